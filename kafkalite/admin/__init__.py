@@ -1,0 +1,1 @@
+"""Topics and configurations as clients administer them, written to ZooKeeper."""

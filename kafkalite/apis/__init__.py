@@ -1,0 +1,1 @@
+"""One API key, one file; the registry that dispatches them also answers ApiVersions."""

@@ -1,0 +1,1 @@
+"""A broker put together: configuration, registration, session, metadata, servers."""

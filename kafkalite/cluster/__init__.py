@@ -1,0 +1,1 @@
+"""What a cluster consists of, as values, and who holds which replica. Pure."""

@@ -1,0 +1,79 @@
+"""What the controller and the brokers say to each other, as plain frozen values.
+
+Answers to: Kafka's ``LeaderAndIsr``, ``UpdateMetadata``, ``StopReplica`` and ``ControlledShutdown`` messages. Pure.
+How they travel is a port's business (``network/control.py`` carries them as msgpack frames).
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import ZERO_UUID, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsr:
+    """Lead or follow these partitions. Fenced by ``controller_epoch`` and by the receiver's ``broker_epoch``."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    states: tuple[PartitionState, ...]
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateMetadata:
+    """What clients are to be told from now on. ``deleted_topics`` are gone."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    states: tuple[PartitionState, ...]
+    brokers: tuple[Broker, ...]
+    deleted_topics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StopPartition:
+    """One partition to stop. ``leader_epoch`` -2 means: the topic is being deleted, stop whatever the epoch."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    delete: bool
+    topic_id: uuid.UUID = ZERO_UUID
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplica:
+    """Stop fetching and serving these partitions, and delete the logs of those that say so."""
+
+    controller_id: int
+    controller_epoch: int
+    broker_epoch: int
+    partitions: tuple[StopPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ControlledShutdown:
+    """A broker asks the controller to move its leaderships away before it stops."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+ControlRequest = LeaderAndIsr | UpdateMetadata | StopReplica | ControlledShutdown
+
+
+@dataclass(frozen=True, slots=True)
+class ControlResponse:
+    """The answer to any of them: an error for the whole, and one for each partition that has one.
+
+    For :class:`ControlledShutdown`, ``partitions`` are those that the broker still leads.
+    """
+
+    error: ErrorCode
+    partitions: tuple[tuple[TopicPartition, ErrorCode], ...] = ()

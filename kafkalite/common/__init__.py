@@ -1,0 +1,1 @@
+"""What every room needs: errors, types, the clock, the purgatory, tasks, configuration."""

@@ -1,0 +1,143 @@
+"""Typed configuration: keys with types, defaults and what is allowed.
+
+Answers to: ``org.apache.kafka.common.config.{ConfigDef,AbstractConfig}``. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from kafkalite.common.errors import ConfigError
+
+
+class ConfigType(Enum):
+    """Kafka's ``ConfigDef.Type``; the value is the type's code in DescribeConfigs answers."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class Update(Enum):
+    """Where a broker's key may be changed while it runs (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+_INTEGER_LIMITS = {
+    ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
+    ConfigType.INT: (-(1 << 31), (1 << 31) - 1),
+    ConfigType.LONG: (-(1 << 63), (1 << 63) - 1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """One key. ``minimum``/``maximum`` bound numbers, ``choices`` names the legal texts (of each element of a list).
+
+    ``default`` is the parsed value, ``None`` where there is none. ``broker_key`` names the broker's key
+    whose value is a topic key's default (``retention.ms`` → ``log.retention.ms``).
+    """
+
+    name: str
+    type: ConfigType
+    default: Any
+    doc: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    update: Update = Update.READ_ONLY
+    broker_key: str = ""
+    check: Callable[[Any], str | None] | None = None
+
+    def parse(self, text: str) -> Any:
+        """``text`` as a value of this key. Raises :class:`ConfigError` naming key, value and what is allowed."""
+        value = self._convert(text.strip())
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            if self.minimum is not None and value < self.minimum:
+                raise self._refused(text, f"at least {self.minimum:g}")
+            if self.maximum is not None and value > self.maximum:
+                raise self._refused(text, f"at most {self.maximum:g}")
+        if self.choices:
+            for element in value if isinstance(value, tuple) else (value,):
+                if element not in self.choices:
+                    raise self._refused(text, "one of " + ", ".join(self.choices))
+        if self.check is not None:
+            wrong = self.check(value)
+            if wrong:
+                raise self._refused(text, wrong)
+        return value
+
+    def _convert(self, text: str) -> Any:
+        kind = self.type
+        if kind is ConfigType.BOOLEAN:
+            if text.lower() in ("true", "false"):
+                return text.lower() == "true"
+            raise self._refused(text, "true or false")
+        if kind in _INTEGER_LIMITS:
+            low, high = _INTEGER_LIMITS[kind]
+            try:
+                value = int(text)
+            except ValueError:
+                raise self._refused(text, f"a whole number ({kind.name.lower()})") from None
+            if not low <= value <= high:
+                raise self._refused(text, f"a whole number from {low} to {high}")
+            return value
+        if kind is ConfigType.DOUBLE:
+            try:
+                return float(text)
+            except ValueError:
+                raise self._refused(text, "a number") from None
+        if kind is ConfigType.LIST:
+            return tuple(part.strip() for part in text.split(",") if part.strip())
+        return text
+
+    def _refused(self, text: str, allowed: str) -> ConfigError:
+        shown = "[hidden]" if self.type is ConfigType.PASSWORD else text
+        return ConfigError(f"Invalid value {shown} for configuration {self.name}: allowed is {allowed}")
+
+    def render(self, value: Any) -> str | None:
+        """``value`` as Kafka's tools print it; the reverse of :meth:`parse`."""
+        if value is None:
+            return None
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        if isinstance(value, (tuple, list)):
+            return ",".join(value)
+        return str(value)
+
+
+class ConfigDef:
+    """A set of keys, in the order in which they were defined."""
+
+    def __init__(self, keys: Iterable[ConfigKey]) -> None:
+        self.keys: dict[str, ConfigKey] = {key.name: key for key in keys}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.keys
+
+    def __getitem__(self, name: str) -> ConfigKey:
+        return self.keys[name]
+
+    def defaults(self) -> dict[str, Any]:
+        """Every key's default."""
+        return {key.name: key.default for key in self.keys.values()}
+
+    def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
+        """The known ones of ``texts``, as values. Raises :class:`ConfigError` at the first wrong one."""
+        return {name: self.keys[name].parse(text) for name, text in texts.items() if name in self.keys}
+
+    def unknown(self, texts: Mapping[str, str]) -> list[str]:
+        """The names in ``texts`` that no key has."""
+        return [name for name in texts if name not in self.keys]

@@ -1,0 +1,113 @@
+"""Work in order, work side by side, and work off the reactor.
+
+Answers to: ``kafka.utils.ShutdownableThread`` and the controller's event queue. The only module below the
+reactor shell that knows Twisted's Deferred; it never sees a reactor.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Protocol, TypeVar, cast
+
+from twisted.internet import defer
+from twisted.python.failure import Failure
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Executor(Protocol):
+    """Where blocking work goes: fsync, recovery, compaction, cold reads."""
+
+    def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
+        """Make ``call(*args)`` off the reactor; the result or its exception comes back on the reactor."""
+
+
+class InlineExecutor:
+    """Runs the work at once, in the caller's own thread: for tests and for tools without a reactor."""
+
+    def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
+        return cast("Awaitable[T]", defer.maybeDeferred(call, *args))
+
+
+def deferred(work: Awaitable[T]) -> defer.Deferred[T]:
+    """``work`` as a Deferred, started now."""
+    if isinstance(work, defer.Deferred):
+        return work
+    return defer.ensureDeferred(cast("Coroutine[defer.Deferred[Any], Any, T]", work))
+
+
+async def gather(works: Iterable[Awaitable[T]]) -> list[T]:
+    """All of ``works`` side by side; results in order. The first failure is raised once all have ended."""
+    started = [deferred(work) for work in works]
+    outcomes: list[tuple[bool, Any]] = await defer.DeferredList(started, consumeErrors=True)
+    for ok, value in outcomes:
+        if not ok:
+            cast(Failure, value).raiseException()
+    return [cast(T, value) for _, value in outcomes]
+
+
+def spawn(work: Awaitable[Any], what: str, on_error: Callable[[BaseException], object] | None = None) -> None:
+    """Start ``work`` without waiting for it; a failure is logged under the name ``what`` and handed to ``on_error``."""
+
+    def failed(failure: Failure) -> None:
+        error = cast(BaseException, failure.value)
+        if isinstance(error, defer.CancelledError):
+            return
+        if on_error is not None:
+            on_error(error)
+        else:
+            log.error("%s failed: %s", what, error, exc_info=error)
+
+    deferred(work).addErrback(failed)
+
+
+class Future(defer.Deferred[T]):
+    """A Deferred under the name that the rest of the house uses: made at an edge, awaited in straight-line code."""
+
+
+class Lane:
+    """One consumer that takes one event to its end before it takes the next.
+
+    Callbacks from ZooKeeper, timers and threads only call :meth:`put`. An event whose handling fails is
+    logged and does not stop the lane.
+    """
+
+    def __init__(self, name: str, handle: Callable[[Any], Awaitable[None]]) -> None:
+        self.name = name
+        self._handle = handle
+        self._queue: deque[Any] = deque()
+        self._running = False
+        self._closed = False
+
+    def put(self, event: Any) -> None:
+        """Queue ``event``; handling starts at once when the lane is idle."""
+        if self._closed:
+            return
+        self._queue.append(event)
+        if not self._running:
+            self._running = True
+            spawn(self._consume(), self.name)
+
+    def close(self) -> None:
+        """Drop what is queued and take nothing more."""
+        self._closed = True
+        self._queue.clear()
+
+    @property
+    def depth(self) -> int:
+        """How many events wait."""
+        return len(self._queue)
+
+    async def _consume(self) -> None:
+        try:
+            while self._queue:
+                event = self._queue.popleft()
+                try:
+                    await self._handle(event)
+                except Exception:
+                    log.exception("%s: event %r failed", self.name, event)
+        finally:
+            self._running = False

@@ -1,0 +1,70 @@
+"""Identifiers that every room shares: topic partitions, topic ids, regions of files.
+
+Answers to: ``org.apache.kafka.common.{TopicPartition,Uuid}`` and ``FileRecords`` as a transfer source. Pure.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import uuid
+from typing import NamedTuple
+
+NO_LEADER = -1
+"""Leader id of a partition without a leader."""
+
+ZERO_UUID = uuid.UUID(int=0)
+"""Topic id of a topic that has none (or of an unknown one) on the wire."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of a topic; prints as Kafka's ``topic-partition``."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_to_text(value: uuid.UUID) -> str:
+    """Kafka's text form of a ``Uuid``: 22 characters of URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode("ascii")
+
+
+def uuid_from_text(text: str) -> uuid.UUID:
+    """The reverse of :func:`uuid_to_text`. Raises ``ValueError`` for anything else."""
+    raw = base64.urlsafe_b64decode(text + "==")
+    if len(raw) != 16:
+        raise ValueError(f"not a Kafka uuid: {text!r}")
+    return uuid.UUID(bytes=raw)
+
+
+class FileRegion:
+    """``count`` bytes at ``position`` of an open file, to be sent by ``sendfile``.
+
+    ``owner`` keeps the file descriptor open for as long as a region of it is alive (a deleted segment
+    may still be on its way to a reader). ``cold`` says that the bytes may have to come from the disk,
+    so that whoever sends them does so off the reactor.
+    """
+
+    __slots__ = ("cold", "count", "fd", "owner", "position")
+
+    def __init__(self, fd: int, position: int, count: int, owner: object, cold: bool = False) -> None:
+        self.fd = fd
+        self.position = position
+        self.count = count
+        self.owner = owner
+        self.cold = cold
+
+    def __len__(self) -> int:
+        return self.count
+
+    def read(self) -> bytes:
+        """The bytes themselves, for conversion and for tests."""
+        return os.pread(self.fd, self.count, self.position)
+
+
+Buffer = bytes | bytearray | memoryview
+Part = bytes | bytearray | memoryview | FileRegion
+"""One piece of an answer; a response is a list of parts, written in order."""

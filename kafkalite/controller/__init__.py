@@ -1,0 +1,1 @@
+"""The controller: who leads each partition, decided one event at a time."""

@@ -1,0 +1,1 @@
+"""Record batches and the older message formats: parsing, checking, conversion, compression. Pure."""

@@ -1,0 +1,1 @@
+"""Partitions and their replicas: leading, following, ISR, high watermark."""

@@ -1,0 +1,1 @@
+"""Memory twins of the edges, for tests: virtual time, a ZooKeeper in memory."""

@@ -1,0 +1,1 @@
+"""ZooKeeper: the client, watches, znodes as values, and the stores that read and write them."""

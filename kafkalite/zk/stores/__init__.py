@@ -1,0 +1,1 @@
+"""Reading and writing znodes, one store a subtree."""

@@ -1,0 +1,1 @@
+"""Znodes as values: paths, and JSON to and from dataclasses. Pure."""

@@ -1,0 +1,164 @@
+"""What a broker believes about the cluster: who lives, who leads what, which topic has which id.
+
+Answers to: ``kafka.server.metadata.ZkMetadataCache``. Pure.
+
+Two writers feed one cache: the controller's requests and the broker's own reading of ZooKeeper. Either may be
+the older one, so a state only ever replaces an older state of the same topic id; a topic that is deleted and
+created again has a new id, and what is still said of the old id is ignored from then on.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+
+from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.common.types import ZERO_UUID, TopicPartition
+
+_REMEMBERED_DELETIONS = 10_000
+_NO_PARTITIONS: dict[int, PartitionState] = {}
+
+
+class MetadataCache:
+    """The cluster as this broker knows it. ``controller_id`` is -1 while no controller is known.
+
+    ``brokers`` and ``topics`` may be read freely and are changed by the methods only. ``version`` grows with every
+    change, so that whoever derives something from the cache can tell when to derive it again.
+    """
+
+    __slots__ = ("_forgotten", "_forgotten_order", "_ids", "_names", "brokers", "controller_id", "topics", "version")
+
+    def __init__(self) -> None:
+        self.brokers: dict[int, Broker] = {}
+        self.controller_id = -1
+        self.topics: dict[str, dict[int, PartitionState]] = {}
+        self.version = 0
+        self._ids: dict[str, uuid.UUID] = {}
+        self._names: dict[uuid.UUID, str] = {}
+        self._forgotten: set[uuid.UUID] = set()
+        self._forgotten_order: deque[uuid.UUID] = deque()
+
+    # Brokers
+
+    def update_brokers(self, brokers: Mapping[int, Broker]) -> set[int]:
+        """Replace the set of live brokers; returns the ids that came, went or changed."""
+        old = self.brokers
+        changed = {
+            broker_id for broker_id in old.keys() | brokers.keys() if old.get(broker_id) != brokers.get(broker_id)
+        }
+        if changed:
+            self.brokers = dict(brokers)
+            self.version += 1
+        return changed
+
+    def set_controller(self, controller_id: int) -> bool:
+        """Note who is the controller (-1: nobody); returns whether that is news."""
+        if controller_id == self.controller_id:
+            return False
+        self.controller_id = controller_id
+        self.version += 1
+        return True
+
+    def alive(self, broker_id: int) -> bool:
+        """Whether that broker is registered."""
+        return broker_id in self.brokers
+
+    def broker(self, broker_id: int) -> Broker | None:
+        """A live broker, or ``None``."""
+        return self.brokers.get(broker_id)
+
+    # Topics
+
+    def apply(self, states: Iterable[PartitionState]) -> list[PartitionState]:
+        """Take over those of ``states`` that are newer than what is known; returns the ones that changed anything."""
+        changed = []
+        for state in states:
+            if self._apply_one(state):
+                changed.append(state)
+        if changed:
+            self.version += 1
+        return changed
+
+    def _apply_one(self, state: PartitionState) -> bool:
+        topic_id = state.topic_id
+        if topic_id in self._forgotten:
+            return False
+        known_id = self._ids.get(state.topic, ZERO_UUID)
+        if topic_id != ZERO_UUID and topic_id != known_id:
+            if known_id != ZERO_UUID and not self._supersedes(state):
+                return False
+            self._adopt_id(state.topic, known_id, topic_id)
+        partitions = self.topics.setdefault(state.topic, {})
+        known = partitions.get(state.partition)
+        if known is not None:
+            if state.order < known.order:
+                return False
+            if state.order == known.order and state.assignment == known.assignment and state.topic_id == known.topic_id:
+                # Nothing new, except perhaps how new the znode is.
+                if state.mzxid > known.mzxid:
+                    partitions[state.partition] = state
+                return False
+        partitions[state.partition] = state
+        return True
+
+    def _supersedes(self, state: PartitionState) -> bool:
+        """Whether ``state``, of another topic id than the known one, is of the younger topic."""
+        known = next(iter(self.topics.get(state.topic, _NO_PARTITIONS).values()), None)
+        if known is None:
+            return True
+        if state.mzxid >= 0 and known.mzxid >= 0:
+            return state.mzxid > known.mzxid
+        return state.controller_epoch >= known.controller_epoch
+
+    def _adopt_id(self, topic: str, known_id: uuid.UUID, topic_id: uuid.UUID) -> None:
+        if known_id != ZERO_UUID:
+            # The topic was deleted and created again: nothing of the old one counts.
+            self._forget(known_id)
+            self.topics.pop(topic, None)
+        self._ids[topic] = topic_id
+        self._names[topic_id] = topic
+
+    def _forget(self, topic_id: uuid.UUID) -> None:
+        self._names.pop(topic_id, None)
+        self._forgotten.add(topic_id)
+        self._forgotten_order.append(topic_id)
+        if len(self._forgotten_order) > _REMEMBERED_DELETIONS:
+            self._forgotten.discard(self._forgotten_order.popleft())
+
+    def remove_topics(self, names: Iterable[str]) -> list[PartitionState]:
+        """Forget deleted topics; returns the states that they had. Late news of their ids will be ignored."""
+        removed: list[PartitionState] = []
+        for name in names:
+            removed.extend(self.topics.pop(name, _NO_PARTITIONS).values())
+            topic_id = self._ids.pop(name, ZERO_UUID)
+            if topic_id != ZERO_UUID:
+                self._forget(topic_id)
+        if removed:
+            self.version += 1
+        return removed
+
+    def state(self, topic_partition: TopicPartition) -> PartitionState | None:
+        """What is known of one partition."""
+        return self.topics.get(topic_partition[0], _NO_PARTITIONS).get(topic_partition[1])
+
+    def partitions(self, topic: str) -> Mapping[int, PartitionState]:
+        """The partitions of ``topic`` by number; empty where the topic is unknown."""
+        return self.topics.get(topic, _NO_PARTITIONS)
+
+    def states(self) -> Iterator[PartitionState]:
+        """Every partition of every topic."""
+        for partitions in self.topics.values():
+            yield from partitions.values()
+
+    def topic_id(self, name: str) -> uuid.UUID:
+        """The id of a topic, :data:`ZERO_UUID` where it has none or is unknown."""
+        return self._ids.get(name, ZERO_UUID)
+
+    def topic_name(self, topic_id: uuid.UUID) -> str | None:
+        """The topic with that id, or ``None``."""
+        return self._names.get(topic_id)
+
+    def is_forgotten(self, topic_id: uuid.UUID) -> bool:
+        """Whether a topic with that id is known to have been deleted."""
+        return topic_id in self._forgotten

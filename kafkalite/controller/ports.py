@@ -1,0 +1,59 @@
+"""What the controller is handed: stores, settings and the way to the brokers.
+
+Answers to: ``kafka.controller.ControllerChannelManager`` (the part that is a wire) and the controller's keys of
+``kafka.server.KafkaConfig``. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from kafkalite.cluster.control import ControlRequest, ControlResponse
+from kafkalite.cluster.model import Broker
+
+if TYPE_CHECKING:
+    from kafkalite.zk.stores.admin import AdminStore
+    from kafkalite.zk.stores.brokers import BrokerStore
+    from kafkalite.zk.stores.config import ConfigStore
+    from kafkalite.zk.stores.controller import ControllerStore
+    from kafkalite.zk.stores.notifications import NotificationStore
+    from kafkalite.zk.stores.topics import TopicStore
+
+
+class BrokerChannel(Protocol):
+    """The way to the brokers' control-plane listeners (also to this very broker's)."""
+
+    def send(self, broker: Broker, request: ControlRequest) -> Awaitable[ControlResponse]:
+        """Deliver ``request``. Fails with any exception when the broker cannot be reached or does not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerStores:
+    """The subtrees of ZooKeeper that the controller reads and writes."""
+
+    brokers: BrokerStore
+    topics: TopicStore
+    controller: ControllerStore
+    config: ConfigStore
+    admin: AdminStore
+    notifications: NotificationStore
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerConfig:
+    """The controller's settings; times in seconds.
+
+    ``unclean_leader_election`` is the broker's default (``unclean.leader.election.enable``), which a topic may
+    override; the others are Kafka's ``auto.leader.rebalance.enable``, ``leader.imbalance.check.interval.seconds``,
+    ``leader.imbalance.per.broker.percentage``, ``delete.topic.enable`` and ``controlled.shutdown.enable``'s
+    counterpart. ``retry_backoff`` is the pause before a request to a live broker is sent again.
+    """
+
+    unclean_leader_election: bool = False
+    auto_leader_rebalance: bool = True
+    leader_imbalance_check_interval: float = 300.0
+    leader_imbalance_per_broker_percentage: int = 10
+    delete_topic: bool = True
+    retry_backoff: float = 0.1

@@ -1,0 +1,83 @@
+"""``/consumers``: groups of ZooKeeper consumers, and everybody's offsets.
+
+Answers to: ``kafka.zk.ConsumerOffset`` and the ``ZKGroupDirs`` of Kafka 0.8 to 0.10. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kafkalite.common.types import TopicPartition
+from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, to_json
+
+CONSUMERS = "/consumers"
+
+
+def group_path(group: str) -> str:
+    """A group."""
+    return f"{CONSUMERS}/{group}"
+
+
+def ids_path(group: str) -> str:
+    """Where a group's members stand."""
+    return f"{CONSUMERS}/{group}/ids"
+
+
+def owner_path(group: str, tp: TopicPartition) -> str:
+    """Which stream of which member reads ``tp``: the text ``<consumer id>-<stream>``."""
+    return f"{CONSUMERS}/{group}/owners/{tp.topic}/{tp.partition}"
+
+
+def offsets_path(group: str) -> str:
+    """Where a group's offsets stand."""
+    return f"{CONSUMERS}/{group}/offsets"
+
+
+def offset_path(group: str, tp: TopicPartition) -> str:
+    """The next offset that ``group`` reads from ``tp``."""
+    return f"{CONSUMERS}/{group}/offsets/{tp.topic}/{tp.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerRegistration:
+    """A member: streams by topic (or by pattern); ``pattern`` is ``static``, ``white_list`` or ``black_list``."""
+
+    subscription: Mapping[str, int]
+    pattern: str
+    timestamp_ms: int
+
+
+def encode_consumer(registration: ConsumerRegistration) -> bytes:
+    """What a member writes (version 1)."""
+    return to_json(
+        {
+            "version": 1,
+            "subscription": dict(registration.subscription),
+            "pattern": registration.pattern,
+            "timestamp": str(registration.timestamp_ms),
+        }
+    )
+
+
+def decode_consumer(path: str, data: bytes) -> ConsumerRegistration:
+    """The reverse. Raises :class:`MalformedZnodeError`."""
+    value = from_json(data, path)
+    subscription = value.get("subscription")
+    if not isinstance(subscription, dict):
+        raise MalformedZnodeError(f"{path}: subscription: not an object: {subscription!r}")
+    streams = {str(topic): integer(count, f"{path} subscription") for topic, count in subscription.items()}
+    return ConsumerRegistration(streams, str(value.get("pattern")), integer(value.get("timestamp", -1), path))
+
+
+def encode_offset(offset: int) -> bytes:
+    """An offset as plain digits."""
+    return str(offset).encode("ascii")
+
+
+def decode_offset(path: str, data: bytes) -> int:
+    """The reverse. Raises :class:`MalformedZnodeError`."""
+    try:
+        return int(data)
+    except ValueError:
+        raise MalformedZnodeError(f"{path}: not an offset: {data!r}") from None

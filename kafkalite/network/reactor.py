@@ -1,0 +1,76 @@
+"""Twisted's reactor behind the ports of the rest of the house: time, and threads for what blocks.
+
+Answers to: ``org.apache.kafka.common.utils.SystemTime`` and ``kafka.utils.KafkaScheduler``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
+
+from twisted.internet import error
+from twisted.internet.threads import deferToThreadPool
+from twisted.python.threadpool import ThreadPool
+
+from kafkalite.common.clock import Timer
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+
+class ReactorTimer:
+    """A call that the reactor will make."""
+
+    __slots__ = ("_call",)
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def cancel(self) -> None:
+        """Forget the call; harmless when it was made already."""
+        try:
+            self._call.cancel()
+        except (error.AlreadyCalled, error.AlreadyCancelled):
+            pass
+
+
+class ReactorClock:
+    """A :class:`kafkalite.common.clock.Clock` on Twisted's reactor."""
+
+    def __init__(self, reactor: Any) -> None:
+        self._reactor = reactor
+
+    def monotonic(self) -> float:
+        """Seconds since an arbitrary point."""
+        return time.monotonic()
+
+    def time_ms(self) -> int:
+        """Wall-clock milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
+        """Make ``call(*args)`` after ``delay`` seconds; a failure is logged."""
+        return ReactorTimer(self._reactor.callLater(max(0.0, delay), call, *args))
+
+
+class ThreadExecutor:
+    """A :class:`kafkalite.common.tasks.Executor`: at most ``size`` threads, started when first needed."""
+
+    def __init__(self, reactor: Any, size: int = 4, name: str = "blocking") -> None:
+        self._reactor = reactor
+        self._pool = ThreadPool(0, size, name)
+        self._closed = False
+
+    def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
+        """Make ``call(*args)`` in a thread; the outcome comes back on the reactor."""
+        if not self._pool.started and not self._closed:
+            self._pool.start()
+        return cast("Awaitable[T]", deferToThreadPool(self._reactor, self._pool, call, *args))
+
+    def close(self) -> None:
+        """Wait for the work under way and end the threads."""
+        self._closed = True
+        if self._pool.started:
+            self._pool.stop()

@@ -1,0 +1,108 @@
+"""The ``kafkalite`` command: a table of subcommands, each in a module of its own that is imported only when it is asked for.
+
+Answers to: the ``bin/kafka-*.sh`` scripts. Reactor shell (it starts everything else).
+
+A command module offers ``add_parser(subparsers)``, which adds its parser, and ``run(args) -> int``, which does the work and
+returns the exit code. What goes wrong for a reason that the user can change is raised and becomes one line on standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Protocol, cast
+
+from kafkalite import __version__
+from kafkalite.common.errors import ApiError, ConfigError, StartupError
+
+
+class Command(Protocol):
+    """What a command module offers."""
+
+    def add_parser(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
+        """Add the command's parser, with its flags, to ``subparsers``."""
+
+    def run(self, args: argparse.Namespace, /) -> int:
+        """Do what ``args`` ask for and return the exit code."""
+
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "broker": ("broker", "start a broker"),
+    "zookeeper": ("zookeeper", "start a real ZooKeeper from its jars"),
+    "cluster": ("cluster", "start, stop or show a local cluster"),
+    "topics": ("topics", "create, list, describe, alter or delete topics"),
+    "configs": ("configs", "describe or alter topic and broker configurations"),
+    "reassign": ("reassign", "move partitions between brokers"),
+    "elect": ("elect", "elect preferred or unclean leaders"),
+    "log-dirs": ("log_dirs", "show the log directories of brokers"),
+    "get-offsets": ("get_offsets", "show the offsets of partitions"),
+    "delete-records": ("delete_records", "delete records below given offsets"),
+    "produce": ("produce", "produce lines from standard input"),
+    "consume": ("consume", "print the records of a topic"),
+    "dump-log": ("dump_log", "print the contents of segment and index files"),
+    "zk": ("zk", "show or verify the ZooKeeper tree"),
+    "perf": ("perf", "measure a producer, a consumer or the latency between them"),
+    "demo": ("demo", "a cluster, real data, a dead leader, nothing lost"),
+}
+"""Command → (module in this package, one line of help)."""
+
+
+class UsageError(Exception):
+    """A combination of flags that makes no sense; the text says which flags and why."""
+
+
+def build_parser(command: str | None) -> argparse.ArgumentParser:
+    """The parser of ``kafkalite``, with the flags of ``command`` alone so that no other command's imports are paid for."""
+    parser = argparse.ArgumentParser(prog="kafkalite", description="The classic, ZooKeeper-coordinated Kafka, in Python.")
+    parser.add_argument("--version", action="version", version=f"kafkalite {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (_, help_text) in COMMANDS.items():
+        if name == command:
+            load(name).add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=help_text, add_help=False)
+    return parser
+
+
+def load(command: str) -> Command:
+    """Import the module of ``command``."""
+    return cast(Command, import_module(f"kafkalite.cli.{COMMANDS[command][0]}"))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    command = next((argument for argument in arguments if not argument.startswith("-")), None)
+    args = build_parser(command if command in COMMANDS else None).parse_args(arguments)
+    try:
+        return load(args.command).run(args)
+    except UsageError as error:
+        print(f"kafkalite {args.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of a pipe went away (``| head``): what it wanted it has. Python flushes once more at exit: let that go nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except (ApiError, ConfigError, StartupError, OSError, ValueError) as error:
+        return fail(args.command, error)
+    except Exception as error:
+        # The client libraries have exception trees of their own, which importing here would make every broker pay for.
+        if type(error).__module__.split(".")[0] in ("kafka", "confluent_kafka", "cimpl", "kazoo"):
+            return fail(args.command, error)
+        raise
+
+
+def fail(command: str, error: Exception) -> int:
+    """Say in one line what went wrong; returns exit code 1."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    print(f"kafkalite {command}: {text}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

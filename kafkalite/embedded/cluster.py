@@ -1,0 +1,312 @@
+"""A whole cluster on this machine: a real ZooKeeper and brokers, each a process, described by ``DIR/cluster.json``.
+
+Answers to: ``kafka.testkit.KafkaClusterTestKit`` and the quick start's five terminals. Plain processes, no reactor.
+
+Everything that a cluster is lies in its directory, so that whoever comes later (``kafkalite cluster stop``, a test) finds
+it again: ``cluster.json`` with pids and ports, ``zookeeper/``, and ``broker-N/`` with ``server.properties``, ``broker.log``
+and ``data/``. A cluster started again on its directory keeps ports and data.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from kafkalite.common.errors import StartupError
+from kafkalite.embedded.probe import wait_for_brokers
+from kafkalite.embedded.processes import ServerProcess, free_ports, is_free
+from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+
+HOST = "127.0.0.1"
+STATE_FILE = "cluster.json"
+START_TIMEOUT = 60.0
+STOP_TIMEOUT = 30.0
+
+Launcher = Callable[[Path], "list[str]"]
+"""``server.properties`` → the command that serves it. Another broker (real Kafka) is another launcher."""
+
+
+def kafkalite_launcher(config: Path) -> list[str]:
+    """A kafkalite broker of the interpreter that runs this."""
+    return [sys.executable, "-m", "kafkalite.cli.main", "broker", "start", "--config", str(config)]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerAddress:
+    """One broker, as ``cluster.json`` has it. ``pid`` is the process that serves, ``dir`` holds its files."""
+
+    id: int
+    host: str
+    port: int
+    pid: int
+    dir: str
+
+
+class LocalCluster:
+    """Brokers 1…N and their ZooKeeper in ``directory``.
+
+    ``zookeeper`` is a connection string where ZooKeeper runs already; without it the cluster has an embedded one. Broker
+    N listens on ``port_base + N - 1`` (the port of its control plane lies ``brokers`` higher); 0 takes what is free.
+    ``overrides`` go to every broker's ``server.properties``; ``environment`` to every broker process.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 3,
+        *,
+        port_base: int = 0,
+        zookeeper: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+        launcher: Launcher = kafkalite_launcher,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory.absolute()
+        self.overrides = dict(overrides or {})
+        self._launcher = launcher
+        self._environment = environment
+        self._embedded: EmbeddedZooKeeper | None = None
+        self._zookeeper = zookeeper
+        self._ports = self._choose_ports(brokers, port_base)
+        self._processes: dict[int, ServerProcess] = {}
+        self._broker_overrides: dict[int, dict[str, str]] = {}
+
+    # What it is
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """Ids of all brokers, alive or not."""
+        return sorted(self._ports)
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,…`` of all brokers."""
+        return ",".join(self.address(broker_id) for broker_id in self.broker_ids)
+
+    @property
+    def zookeeper(self) -> str:
+        """ZooKeeper's connection string. Raises :class:`StartupError` before there is one."""
+        if self._zookeeper is not None:
+            return self._zookeeper
+        if self._embedded is None:
+            raise StartupError("the cluster's ZooKeeper has not been started")
+        return self._embedded.connect_string
+
+    @property
+    def embedded_zookeeper(self) -> EmbeddedZooKeeper:
+        """The cluster's own ZooKeeper. Raises :class:`StartupError` where it was given one instead."""
+        if self._embedded is None:
+            raise StartupError("the cluster has no ZooKeeper of its own")
+        return self._embedded
+
+    def address(self, broker_id: int) -> str:
+        """``host:port`` of one broker."""
+        return f"{HOST}:{self._ports[broker_id][0]}"
+
+    def pid(self, broker_id: int) -> int:
+        """The process that serves as ``broker_id`` now, or did last."""
+        return self._processes[broker_id].pid
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the broker's process is there; a stopped (SIGSTOP) one is."""
+        process = self._processes.get(broker_id)
+        return process is not None and process.is_alive()
+
+    def broker_dir(self, broker_id: int) -> Path:
+        """Where the broker has its configuration, its output and, in ``data``, its logs."""
+        return self.directory / f"broker-{broker_id}"
+
+    def log_file(self, broker_id: int) -> Path:
+        """The broker's output."""
+        return self.broker_dir(broker_id) / "broker.log"
+
+    # Start and end
+
+    def start(self, timeout: float = START_TIMEOUT) -> None:
+        """Start ZooKeeper and all brokers, wait until each sees the others and a controller, write ``cluster.json``.
+
+        Raises :class:`StartupError` with the last lines of the log where a broker gives up.
+        """
+        self.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self.start_zookeeper()
+            for broker_id in self.broker_ids:
+                self.start_broker(broker_id, wait=False)
+            self.wait_ready(timeout)
+        except BaseException:
+            self.stop(STOP_TIMEOUT)
+            raise
+        self.write_state()
+
+    def start_zookeeper(self) -> None:
+        """Start the embedded ZooKeeper on its old port and data; nothing where it was given one."""
+        if self._zookeeper is not None:
+            return
+        if self._embedded is None:
+            port = _known_zookeeper_port(self.directory)
+            self._embedded = EmbeddedZooKeeper(self.directory / "zookeeper", port if port and is_free(port) else 0)
+        self._embedded.start()
+
+    def start_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None, *, wait: bool = True) -> None:
+        """Start one broker, with ``overrides`` of its own from now on where given. ``wait`` until all alive ones see each other."""
+        if self.is_alive(broker_id):
+            raise StartupError(f"broker {broker_id} is running already (pid {self.pid(broker_id)})")
+        if overrides is not None:
+            self._broker_overrides[broker_id] = dict(overrides)
+        config = self._write_properties(broker_id)
+        self._processes[broker_id] = ServerProcess.spawn(
+            self._launcher(config), self.log_file(broker_id), mark=str(config), environment=self._environment
+        )
+        if wait:
+            self.wait_ready()
+            self.write_state()
+
+    def wait_ready(self, timeout: float = START_TIMEOUT) -> None:
+        """Wait until every broker that was started answers and sees all the others and a controller."""
+        expected = {broker_id for broker_id in self._processes if self.is_alive(broker_id)}
+        gone = set(self._processes) - expected
+        try:
+            for broker_id in sorted(expected):
+                self._wait_broker(broker_id, expected, timeout)
+        except StartupError:
+            gone = gone or {broker_id for broker_id in expected if not self.is_alive(broker_id)}
+            if not gone:
+                raise
+        newly_dead = [broker_id for broker_id in sorted(gone) if broker_id in expected or not self._processes[broker_id].ended]
+        if newly_dead:
+            raise StartupError("; ".join(f"broker {i} ended at start: {_tail(self.log_file(i))}" for i in newly_dead))
+
+    def stop(self, timeout: float = STOP_TIMEOUT) -> None:
+        """SIGTERM to all brokers, one after the other so that each can hand over, then the end of ZooKeeper."""
+        for broker_id in self.broker_ids:
+            if broker_id in self._processes:
+                self.stop_broker(broker_id, timeout)
+        if self._embedded is not None:
+            self._embedded.stop()
+
+    def stop_broker(self, broker_id: int, timeout: float = STOP_TIMEOUT) -> bool:
+        """SIGTERM: a controlled shutdown. ``False`` where it took SIGKILL, ``timeout`` seconds later."""
+        process = self._processes[broker_id]
+        clean = process.stop(timeout)
+        process.ended = True
+        return clean
+
+    def kill_broker(self, broker_id: int) -> None:
+        """``kill -9``."""
+        self._processes[broker_id].kill()
+        self._processes[broker_id].ended = True
+
+    def pause_broker(self, broker_id: int) -> None:
+        """SIGSTOP: there, but silent."""
+        self._processes[broker_id].signal(signal.SIGSTOP)
+
+    def resume_broker(self, broker_id: int) -> None:
+        """SIGCONT."""
+        self._processes[broker_id].signal(signal.SIGCONT)
+
+    def restart_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None) -> None:
+        """A controlled shutdown and a start."""
+        self.stop_broker(broker_id)
+        self.start_broker(broker_id, overrides)
+
+    # cluster.json
+
+    def state(self) -> dict[str, Any]:
+        """The contents of ``cluster.json``."""
+        brokers = [
+            BrokerAddress(broker_id, HOST, self._ports[broker_id][0], self.pid(broker_id), str(self.broker_dir(broker_id)))
+            for broker_id in self.broker_ids
+        ]
+        return {"zookeeper": self.zookeeper, "bootstrap": self.bootstrap, "brokers": [asdict(broker) for broker in brokers]}
+
+    def write_state(self) -> None:
+        """Write ``cluster.json``, whole or not at all, once every broker has been started."""
+        if set(self._processes) != set(self._ports):
+            return
+        temporary = self.directory / f"{STATE_FILE}.{os.getpid()}.tmp"
+        temporary.write_text(json.dumps(self.state(), indent=2) + "\n")
+        temporary.replace(self.directory / STATE_FILE)
+
+    # Inside
+
+    def _choose_ports(self, brokers: int, port_base: int) -> dict[int, tuple[int, int]]:
+        if port_base:
+            return {n + 1: (port_base + n, port_base + brokers + n) for n in range(brokers)}
+        known = {broker.id: broker for broker in read_brokers(self.directory)}
+        fresh = iter(free_ports(2 * brokers))
+        ports = {}
+        for broker_id in range(1, brokers + 1):
+            port, control = next(fresh), next(fresh)
+            broker = known.get(broker_id)
+            ports[broker_id] = (broker.port if broker is not None and is_free(broker.port) else port, control)
+        return ports
+
+    def _write_properties(self, broker_id: int) -> Path:
+        directory = self.broker_dir(broker_id)
+        directory.mkdir(parents=True, exist_ok=True)
+        port, control = self._ports[broker_id]
+        properties = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{HOST}:{port},CONTROL://{HOST}:{control}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "control.plane.listener.name": "CONTROL",
+            "log.dirs": str(directory / "data"),
+            "zookeeper.connect": self.zookeeper,
+            **self.overrides,
+            **self._broker_overrides.get(broker_id, {}),
+        }
+        path = directory / "server.properties"
+        path.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        return path
+
+    def _wait_broker(self, broker_id: int, expected: set[int], timeout: float) -> None:
+        process = self._processes[broker_id]
+        wait_for_brokers([(HOST, self._ports[broker_id][0])], expected, timeout, keep_waiting=process.is_alive)
+
+
+def read_state(directory: Path) -> dict[str, Any] | None:
+    """``cluster.json`` of ``directory``; ``None`` where there is none."""
+    try:
+        state: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
+    except FileNotFoundError:
+        return None
+    return state
+
+
+def read_brokers(directory: Path) -> list[BrokerAddress]:
+    """The brokers of ``cluster.json``, none where there is no such file."""
+    state = read_state(directory)
+    return [BrokerAddress(**broker) for broker in state["brokers"]] if state else []
+
+
+def broker_process(broker: BrokerAddress) -> ServerProcess:
+    """The process of a broker that somebody else started."""
+    return ServerProcess(broker.pid, mark=str(Path(broker.dir) / "server.properties"))
+
+
+def remove(directory: Path) -> None:
+    """Delete a stopped cluster with all its data."""
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _known_zookeeper_port(directory: Path) -> int:
+    state = read_state(directory)
+    if state is None:
+        return 0
+    return int(str(state["zookeeper"]).split("/")[0].rpartition(":")[2])
+
+
+def _tail(path: Path, lines: int = 5) -> str:
+    try:
+        text = path.read_text(errors="replace")
+    except FileNotFoundError:
+        return "it wrote nothing"
+    return " | ".join(text.strip().splitlines()[-lines:]) or "it wrote nothing"

@@ -1,0 +1,30 @@
+"""What replication is told of ``server.properties``.
+
+Answers to: the replication part of ``kafka.server.KafkaConfig``. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationConfig:
+    """Kafka's broker keys with ``_`` for ``.``; ``_ms`` are milliseconds, ``_bytes`` bytes."""
+
+    broker_id: int
+    inter_broker_listener: str = "PLAINTEXT"
+    rack: str | None = None
+    num_replica_fetchers: int = 1
+    replica_lag_time_max_ms: int = 30_000
+    replica_fetch_wait_max_ms: int = 500
+    replica_fetch_min_bytes: int = 1
+    replica_fetch_max_bytes: int = 1 << 20
+    replica_fetch_response_max_bytes: int = 10 << 20
+    replica_fetch_backoff_ms: int = 1_000
+    replica_socket_timeout_ms: int = 30_000
+    replica_selector_class: str = ""
+    isr_notification_delay_ms: int = 50
+    """How long ISR changes are gathered before they are told to the controller in one znode (ours, not Kafka's)."""

@@ -1,0 +1,146 @@
+"""What replication needs from others, as it sees it.
+
+Answers to: nothing in Kafka (its ReplicaManager knows the classes themselves). Pure: protocols only.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.common.types import FileRegion, TopicPartition
+
+
+class AppendInfo(Protocol):
+    """What an append did."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time: int
+    log_start_offset: int
+    duplicate: bool
+
+
+class ReadInfo(Protocol):
+    """What a read found."""
+
+    records: FileRegion | None
+    size: int
+
+
+class TimestampOffset(Protocol):
+    """Where a timestamp is in a log."""
+
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def offset(self) -> int: ...
+
+
+class ReplicaLog(Protocol):
+    """``kafkalite.log.log.Log``, as far as replication uses it."""
+
+    topic_partition: TopicPartition
+    topic_id: uuid.UUID | None
+    log_dir: str
+    config: Any
+
+    @property
+    def log_start_offset(self) -> int: ...
+    @property
+    def log_end_offset(self) -> int: ...
+    @property
+    def high_watermark(self) -> int: ...
+    @property
+    def last_stable_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def latest_epoch(self) -> int | None: ...
+    def append_as_leader(
+        self, records: memoryview, leader_epoch: int, now_ms: int, *, from_client: bool = True, required_acks: int = 1
+    ) -> AppendInfo: ...
+    def append_as_follower(self, records: memoryview) -> AppendInfo: ...
+    def read(self, offset: int, max_bytes: int, upper_bound: int, min_one_message: bool) -> ReadInfo: ...
+    def aborted_transactions(self, start: int, upper: int) -> list[Any]: ...
+    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None: ...
+    def offset_of_max_timestamp(self) -> TimestampOffset | None: ...
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]: ...
+    def truncate_to(self, offset: int) -> bool: ...
+    def truncate_fully_and_start_at(self, offset: int) -> None: ...
+    def assign_epoch_start(self, epoch: int, start_offset: int) -> None: ...
+    def update_high_watermark(self, hw: int) -> bool: ...
+    def increment_log_start_offset(self, offset: int) -> bool: ...
+    def set_topic_id(self, topic_id: uuid.UUID) -> None: ...
+
+
+class LogStore(Protocol):
+    """``kafkalite.log.manager.LogManager``, as far as replication uses it."""
+
+    on_dir_failure: Callable[[str], None]
+
+    @property
+    def log_dirs(self) -> Sequence[str]: ...
+    @property
+    def offline_dirs(self) -> Iterable[str]: ...
+    @property
+    def logs(self) -> Mapping[TopicPartition, Any]: ...
+    def get(self, tp: TopicPartition) -> Any: ...
+    def get_or_create(self, tp: TopicPartition, topic_id: uuid.UUID | None, is_new: bool, config: Any) -> Any: ...
+    def delete(self, tp: TopicPartition) -> Awaitable[None]: ...
+    def handle_failure(self, log_dir: str) -> None: ...
+    def checkpoint_high_watermarks(self) -> None: ...
+
+
+class BrokerDirectory(Protocol):
+    """``kafkalite.cluster.metadata.MetadataCache``, as far as replication uses it."""
+
+    def broker(self, broker_id: int) -> Broker | None: ...
+    def alive(self, broker_id: int) -> bool: ...
+
+
+class IsrPort(Protocol):
+    """The state znodes, as a leader writes them. Failures are :class:`kafkalite.zk.port.ZkError`."""
+
+    def update(self, state: PartitionState, session: int) -> Awaitable[PartitionState]:
+        """Write leader, epoch and ISR where the znode's version is ``state.zk_version``; the state with its new version.
+
+        Raises ``BadVersionError``/``NoNodeError`` when another wrote it (re-read), ``ConnectionLostError`` when the outcome is unknown,
+        ``SessionExpiredError`` when the session is over.
+        """
+
+    def read(self, state: PartitionState) -> Awaitable[PartitionState | None]:
+        """The znode as it is now, with ``state``'s assignment and topic id; ``None`` where it is gone."""
+
+    def notify(self, partitions: Sequence[TopicPartition]) -> Awaitable[None]:
+        """Tell the controller that the ISRs of ``partitions`` changed."""
+
+
+class LeaderEndPoint(Protocol):
+    """A leader as its followers reach it: ``RemoteLeaderEndPoint`` over a connection, or a fake network in tests."""
+
+    def fetch(self, request: Any, version: int) -> Awaitable[Any]:
+        """A ``protocol.fetch.FetchRequest`` to the leader, its ``FetchResponse`` back. Raises anything when it fails."""
+
+    def close(self) -> None:
+        """Drop the connection; what is outstanding fails."""
+
+
+class Connection(Protocol):
+    """``kafkalite.network.client.BrokerConnection``, as far as replication uses it."""
+
+    def connect(self) -> Awaitable[None]: ...
+    def send(self, api_key: int, version: int, body: Any, timeout: float) -> Awaitable[memoryview]: ...
+    def close(self) -> None: ...
+
+
+LeaderConnector = Callable[[Broker, int], LeaderEndPoint]
+"""Makes the end point to reach ``broker`` with, for the fetcher of the given number."""
+
+TopicConfigs = Callable[[str], Awaitable[Any]]
+"""A topic's ``LogConfig``, asked for when a log of it is created."""
+
+OfflineListener = Callable[[Sequence[TopicPartition]], None]
+"""Told when partitions went offline because their log directory failed."""

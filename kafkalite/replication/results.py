@@ -1,0 +1,195 @@
+"""What replication is asked and what it answers, partition by partition.
+
+Answers to: ``kafka.server.{LogAppendResult,FetchPartitionData}`` and ``FetchParams``. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import FileRegion, TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalite.replication.watch import FetchWatch
+
+EARLIEST_TIMESTAMP = -2
+LATEST_TIMESTAMP = -1
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL_TIMESTAMP = -4
+LATEST_TIERED_TIMESTAMP = -5
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+
+_NONE = ErrorCode.NONE
+
+
+class ProduceResult:
+    """One partition's answer to a Produce request."""
+
+    __slots__ = ("base_offset", "error", "error_message", "log_append_time", "log_start_offset", "topic_partition")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        error: ErrorCode = _NONE,
+        base_offset: int = -1,
+        log_append_time: int = -1,
+        log_start_offset: int = -1,
+        error_message: str | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.error = error
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self.log_start_offset = log_start_offset
+        self.error_message = error_message
+
+    def __repr__(self) -> str:
+        return f"ProduceResult({self.topic_partition}, {self.error.name}, base_offset={self.base_offset})"
+
+
+class FetchResult:
+    """One partition's answer to a Fetch request.
+
+    ``records`` is ``None`` where there is nothing. ``diverging_epoch`` is ``(epoch, end offset)``: the follower's log
+    ends differently and is to be truncated. ``leader_hint`` is ``(leader id, leader epoch)`` beside
+    NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH. Beside OFFSET_OUT_OF_RANGE the high watermark and the log's start are given.
+    """
+
+    __slots__ = (
+        "aborted",
+        "diverging_epoch",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "leader_hint",
+        "log_start_offset",
+        "preferred_read_replica",
+        "records",
+        "size",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        error: ErrorCode = _NONE,
+        high_watermark: int = -1,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        records: FileRegion | None = None,
+        size: int = 0,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.error = error
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.records = records
+        self.size = size
+        self.aborted: list[Any] | None = None
+        self.preferred_read_replica = -1
+        self.diverging_epoch: tuple[int, int] | None = None
+        self.leader_hint: tuple[int, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"FetchResult({self.topic_partition}, {self.error.name}, hw={self.high_watermark}, size={self.size})"
+
+
+class FetchParams:
+    """What a Fetch request says for all of its partitions.
+
+    ``replica_id`` is -1 for a consumer. ``only_leader``: refuse to serve from a follower (requests before v11).
+    ``hard_max_bytes``: not even one message above ``max_bytes`` (requests before v3). ``watch`` is the fetch session's, see
+    :class:`kafkalite.replication.watch.FetchWatch`; ``None`` for a request without a session.
+    """
+
+    __slots__ = (
+        "hard_max_bytes",
+        "isolation",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "only_leader",
+        "rack",
+        "replica_epoch",
+        "replica_id",
+        "watch",
+    )
+
+    def __init__(
+        self,
+        replica_id: int = -1,
+        replica_epoch: int = -1,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        max_bytes: int = 0x7FFFFFFF,
+        isolation: int = READ_UNCOMMITTED,
+        rack: str = "",
+        *,
+        only_leader: bool = False,
+        hard_max_bytes: bool = False,
+        watch: FetchWatch | None = None,
+    ) -> None:
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation = isolation
+        self.rack = rack
+        self.only_leader = only_leader
+        self.hard_max_bytes = hard_max_bytes
+        self.watch = watch
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetResult:
+    """The answer to one partition of ListOffsets; offset and timestamp are -1 where nothing was found."""
+
+    error: ErrorCode
+    timestamp: int = -1
+    offset: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEndOffset:
+    """The answer to one partition of OffsetForLeaderEpoch; -1 and -1 where the epoch is not known."""
+
+    topic_partition: TopicPartition
+    error: ErrorCode
+    leader_epoch: int = -1
+    end_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecordsResult:
+    """The answer to one partition of DeleteRecords; ``low_watermark`` is the lowest log start of all live replicas."""
+
+    low_watermark: int
+    error: ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaDescription:
+    """One replica in a log directory; ``offset_lag`` is how far its end is behind the high watermark, never negative."""
+
+    topic_partition: TopicPartition
+    size: int
+    offset_lag: int
+    is_future: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One log directory with the replicas asked for; sizes in bytes, -1 where unknown."""
+
+    log_dir: str
+    error: ErrorCode
+    replicas: tuple[ReplicaDescription, ...] = ()
+    total_bytes: int = -1
+    usable_bytes: int = -1

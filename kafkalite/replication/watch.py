@@ -1,0 +1,35 @@
+"""Who wants to know when a partition has news: the fetch sessions, and the fetches that wait without one.
+
+Answers to: the watch keys of ``kafka.server.DelayedFetch`` and the ``partitionMap`` scan of ``kafka.server.FetchSession``,
+which costs Kafka O(partitions of the session) for every request; here a fetch costs O(partitions with news). Deterministic.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.common.types import TopicPartition
+
+if TYPE_CHECKING:
+    from kafkalite.replication.delayed import DelayedFetch
+
+
+class FetchWatch:
+    """What changed since a fetch session last looked.
+
+    ``partitions`` is the session's own mapping (``TopicPartition`` to its current ``FetchPartition``); the manager only
+    looks partitions up in it. ``dirty`` holds partitions with news: an append, a new high watermark or log start, a new role.
+    A fetch with this watch looks at the partitions that it names and at the dirty ones, and takes those off; one that
+    answers with an error stays dirty, so that the error is told every time, as Kafka does.
+
+    The session's owner calls ``manager.watch(watch, tp)`` for each partition that enters the session,
+    ``manager.unwatch(watch, tp)`` for each that leaves, ``manager.unwatch_all(watch)`` at the session's end.
+    """
+
+    __slots__ = ("dirty", "is_follower", "partitions", "waiting")
+
+    def __init__(self, partitions: dict[TopicPartition, Any], is_follower: bool) -> None:
+        self.partitions = partitions
+        self.is_follower = is_follower
+        self.dirty: dict[TopicPartition, None] = {}
+        self.waiting: DelayedFetch | None = None

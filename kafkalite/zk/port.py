@@ -62,6 +62,7 @@ class ZnodeStat:
     version: int
     ephemeral_owner: int = 0
     children_version: int = 0
+    ctime_ms: int = 0
 
 
 class EventType(Enum):

@@ -49,8 +49,8 @@ def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> Broker:
         raise MalformedZnodeError(f"{what}: unsupported version {version}")
     if version == 1:
         port = integer(value.get("port"), f"{what} port")
-        endpoints = (Endpoint("PLAINTEXT", "PLAINTEXT", str(value.get("host", "")), port),)
-        return Broker(broker_id, endpoints, None, epoch)
+        only = Endpoint("PLAINTEXT", "PLAINTEXT", str(value.get("host", "")), port)
+        return Broker(broker_id, (only,), None, epoch)
     protocols = value.get("listener_security_protocol_map") or {}
     listed = value.get("endpoints")
     if not isinstance(listed, list):

@@ -15,6 +15,7 @@ from kafkalite.zk.port import ZnodeStat
 from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, integers, to_json
 
 TOPICS = "/brokers/topics"
+UNASSIGNED = PartitionAssignment(())
 
 
 def topic_path(topic: str) -> str:
@@ -102,7 +103,7 @@ def decode_state(
     data: bytes,
     stat: ZnodeStat,
     topic_id: uuid.UUID | None = None,
-    assignment: PartitionAssignment = PartitionAssignment(()),
+    assignment: PartitionAssignment = UNASSIGNED,
 ) -> PartitionState:
     """The state of ``tp`` as read. Raises :class:`MalformedZnodeError`."""
     what = state_path(tp)

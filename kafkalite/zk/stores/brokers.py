@@ -1,0 +1,142 @@
+"""Brokers: the cluster's id, generated broker ids, registration and who is alive.
+
+Answers to: ``kafka.zk.KafkaZkClient`` (``registerBroker``, ``getAllBrokerAndEpochsInCluster``,
+``getOrGenerateBrokerId``, ``createOrGetClusterId``). Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+from kafkalite.cluster.model import Broker
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import StartupError
+from kafkalite.common.tasks import Future, gather
+from kafkalite.common.types import uuid_to_text
+from kafkalite.zk.port import NodeExistsError, NoNodeError, Watch, WatchEvent, ZkClient
+from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.znodes import brokers, cluster
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+
+log = logging.getLogger(__name__)
+
+
+class BrokerIdInUse(StartupError):  # noqa: N818
+    """Another live session holds the znode of this broker id."""
+
+
+class BrokerStore:
+    """``/brokers/ids``, ``/brokers/seqid`` and ``/cluster/id``.
+
+    ``conflict_wait``: seconds that :meth:`register` waits for the znode of a dead incarnation of this broker to go;
+    a little more than the longest session timeout in use.
+    """
+
+    def __init__(self, client: ZkClient, clock: Clock, conflict_wait: float = 20.0) -> None:
+        self._client = client
+        self._clock = clock
+        self._conflict_wait = conflict_wait
+        self._registered: tuple[int, int] | None = None
+
+    async def cluster_id(self) -> str:
+        """The cluster's id; the first broker ever to ask makes it up."""
+        while True:
+            found = await read(self._client, cluster.CLUSTER_ID)
+            if found is not None:
+                return cluster.decode_cluster_id(found[0])
+            await ensure(self._client, cluster.CLUSTER_ID.rpartition("/")[0])
+            try:
+                await self._client.create(cluster.CLUSTER_ID, cluster.encode_cluster_id(uuid_to_text(uuid.uuid4())))
+            except NodeExistsError:
+                continue
+
+    async def generate_id(self, reserved_max: int) -> int:
+        """A broker id that nobody else was given, greater than ``reserved_max`` (``reserved.broker.max.id``)."""
+        await ensure(self._client, brokers.SEQID)
+        stat = await self._client.set(brokers.SEQID, b"")
+        return reserved_max + stat.version
+
+    async def register(self, broker: Broker, jmx_port: int = -1) -> int:
+        """Announce ``broker`` in the current session; returns its epoch, the czxid of its znode.
+
+        A znode of another session is given ``conflict_wait`` seconds to go (a container that restarts meets its
+        own old one). Raises :class:`BrokerIdInUse` when it stays.
+        """
+        path = brokers.broker_path(broker.id)
+        data = brokers.encode_broker(broker, self._clock.time_ms(), jmx_port)
+        deadline = self._clock.monotonic() + self._conflict_wait
+        await ensure(self._client, brokers.IDS)
+        while True:
+            session = self._client.session
+            try:
+                _, stat = await self._client.create(path, data, ephemeral=True, session=session)
+            except NodeExistsError:
+                changed: Future[None] = Future()
+                found = await self._client.exists(path, _once(changed))
+                if found is None:
+                    continue
+                if found.ephemeral_owner == session:
+                    # our own: the answer to an earlier attempt was lost with the connection
+                    await self._client.set(path, data, session=session)
+                    self._registered = (broker.id, session)
+                    return found.czxid
+                remaining = deadline - self._clock.monotonic()
+                if remaining <= 0:
+                    raise BrokerIdInUse(
+                        f"broker id {broker.id} is in use: {path} belongs to a live ZooKeeper session "
+                        f"(0x{found.ephemeral_owner & 0xFFFFFFFFFFFFFFFF:x}); stop that broker "
+                        "or choose another broker.id"
+                    ) from None
+                log.info("%s belongs to another session; waiting up to %.1f s for it to go", path, remaining)
+                timer = self._clock.call_later(remaining, _fire, changed)
+                await changed
+                timer.cancel()
+                continue
+            self._registered = (broker.id, session)
+            return stat.czxid
+
+    async def live(self, watch: Watch | None = None) -> dict[int, Broker]:
+        """The live brokers by id, each with its epoch; ``watch`` sees the next arrival or departure."""
+        try:
+            names = await self._client.get_children(brokers.IDS, watch)
+        except NoNodeError:
+            await ensure(self._client, brokers.IDS)
+            names = await self._client.get_children(brokers.IDS, watch)
+        ids = sorted(int(name) for name in names if name.isdigit())
+        found = await gather(read(self._client, brokers.broker_path(broker_id)) for broker_id in ids)
+        live = {}
+        for broker_id, entry in zip(ids, found, strict=True):
+            if entry is None:
+                continue
+            try:
+                live[broker_id] = brokers.decode_broker(broker_id, entry[0], entry[1].czxid)
+            except MalformedZnodeError as error:
+                log.warning("ignored: %s", error)
+        return live
+
+    async def unregister(self) -> None:
+        """Withdraw the registration that :meth:`register` made, if it still stands."""
+        if self._registered is None:
+            return
+        broker_id, session = self._registered
+        self._registered = None
+        path = brokers.broker_path(broker_id)
+        stat = await self._client.exists(path)
+        if stat is not None and stat.ephemeral_owner == session:
+            try:
+                await self._client.delete(path, session=session)
+            except NoNodeError:
+                return
+
+
+def _fire(future: Future[None]) -> None:
+    if not future.called:
+        future.callback(None)
+
+
+def _once(future: Future[None]) -> Watch:
+    def watch(_: WatchEvent) -> None:
+        _fire(future)
+
+    return watch

@@ -1,0 +1,105 @@
+"""A directory of sequential notifications, each handled once and in order.
+
+Answers to: ``kafka.common.ZkNodeChangeNotificationListener``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kafkalite.common.tasks import Lane
+from kafkalite.zk.port import NoNodeError, SessionState, WatchEvent, ZkClient, ZkError, ZnodeStat
+from kafkalite.zk.stores.paths import ensure, read
+
+log = logging.getLogger(__name__)
+KEEP_MS = 15 * 60 * 1000
+"""How long a notification stays for brokers that are away."""
+
+
+class NotificationFeed:
+    """Calls ``handle(data)`` for every notification that appears after :meth:`start`, oldest first.
+
+    ``handle(None)`` says that notifications may have been missed (a new session). Old ones are removed.
+    """
+
+    def __init__(
+        self,
+        client: ZkClient,
+        path: str,
+        prefix: str,
+        handle: Callable[[bytes | None], None],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._prefix = prefix
+        self._handle = handle
+        self._now_ms = now_ms
+        self._last = -1
+        self._lane = Lane(f"notifications of {path}", self._read)
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Take what stands there now as known, and watch."""
+        await ensure(self._client, self._path)
+        self._last = max((self._sequence(name) for name in await self._names()), default=-1)
+        self._client.add_listener(self._on_state)
+
+    def stop(self) -> None:
+        """Call nobody any more."""
+        self._stopped = True
+        self._lane.close()
+
+    def _on_event(self, _: WatchEvent) -> None:
+        if not self._stopped:
+            self._lane.put("event")
+
+    def _on_state(self, state: SessionState) -> None:
+        if self._stopped:
+            return
+        if state is SessionState.EXPIRED:
+            self._lane.put("expired")
+        elif state is SessionState.CONNECTED:
+            self._lane.put("event")
+
+    async def _names(self) -> list[str]:
+        try:
+            return await self._client.get_children(self._path, self._on_event)
+        except NoNodeError:
+            await ensure(self._client, self._path)
+            return await self._client.get_children(self._path, self._on_event)
+
+    async def _read(self, what: str) -> None:
+        if what == "expired":
+            self._handle(None)
+            return
+        try:
+            entries = sorted((self._sequence(name), name) for name in await self._names())
+            for sequence, name in entries:
+                path = f"{self._path}/{name}"
+                found = await read(self._client, path) if sequence > self._last else None
+                if found is not None:
+                    self._last = sequence
+                    self._handle(found[0])
+            await self._purge([name for sequence, name in entries if sequence <= self._last])
+        except ZkError as error:
+            # CONNECTED comes again and reads what was missed
+            log.debug("notifications of %s: %s", self._path, error)
+
+    async def _purge(self, names: list[str]) -> None:
+        for name in names:
+            path = f"{self._path}/{name}"
+            stat: ZnodeStat | None = await self._client.exists(path)
+            if stat is None:
+                continue
+            if stat.ctime_ms + KEEP_MS > self._now_ms():
+                return
+            try:
+                await self._client.delete(path)
+            except NoNodeError:
+                continue
+
+    def _sequence(self, name: str) -> int:
+        digits = name.removeprefix(self._prefix)
+        return int(digits) if digits.isdigit() else -1

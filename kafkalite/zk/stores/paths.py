@@ -1,0 +1,57 @@
+"""Persistent paths, created where they are missing.
+
+Answers to: ``KafkaZkClient.{createTopLevelPaths,createRecursive,makeSurePersistentPathExists}``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from kafkalite.common.tasks import gather
+from kafkalite.zk.port import NodeExistsError, NoNodeError, ZkClient, ZnodeStat
+from kafkalite.zk.znodes.cluster import PERSISTENT_PATHS
+
+
+async def ensure_paths(client: ZkClient) -> None:
+    """Create what every broker relies on: ``/brokers/ids``, ``/config/changes`` and so on."""
+    await gather(ensure(client, path) for path in PERSISTENT_PATHS)
+
+
+async def ensure(client: ZkClient, path: str) -> None:
+    """Create ``path`` and its parents as empty persistent znodes, unless they exist."""
+    try:
+        await client.create(path)
+    except NodeExistsError:
+        return
+    except NoNodeError:
+        await ensure(client, path.rpartition("/")[0])
+        await ensure(client, path)
+
+
+async def set_or_create(client: ZkClient, path: str, data: bytes) -> None:
+    """Write ``path`` whatever its version, creating it and its parents where they are missing."""
+    while True:
+        try:
+            await client.set(path, data)
+            return
+        except NoNodeError:
+            await ensure(client, path.rpartition("/")[0])
+        try:
+            await client.create(path, data)
+            return
+        except NodeExistsError:
+            continue
+
+
+async def read(client: ZkClient, path: str) -> tuple[bytes, ZnodeStat] | None:
+    """Data and stat, or ``None`` where there is no such znode."""
+    try:
+        return await client.get(path)
+    except NoNodeError:
+        return None
+
+
+async def children(client: ZkClient, path: str) -> list[str]:
+    """Names of the children; none where there is no such znode."""
+    try:
+        return await client.get_children(path)
+    except NoNodeError:
+        return []

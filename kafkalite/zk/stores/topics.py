@@ -1,0 +1,155 @@
+"""Topics: names, assignments and partition states.
+
+Answers to: ``kafka.zk.KafkaZkClient`` (``getReplicaAssignmentAndTopicIdForTopics``, ``getTopicPartitionStates``) and
+``AdminZkClient.createTopicWithAssignment``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping
+
+from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import gather
+from kafkalite.common.types import TopicPartition
+from kafkalite.zk.port import Create, MultiError, NodeExistsError, NoNodeError, Op, SetData, Watch, ZkClient, ZnodeStat
+from kafkalite.zk.stores.paths import ensure
+from kafkalite.zk.znodes import config as config_znodes
+from kafkalite.zk.znodes import topics
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.topics import UNASSIGNED, TopicAssignment
+
+log = logging.getLogger(__name__)
+_ATTEMPTS = 5
+
+
+class TopicStore:
+    """``/brokers/topics``, read by everybody, created by whoever creates a topic."""
+
+    def __init__(self, client: ZkClient) -> None:
+        self._client = client
+
+    async def names(self, watch: Watch | None = None) -> list[str]:
+        """All topics, sorted; ``watch`` sees the next creation or deletion."""
+        try:
+            return sorted(await self._client.get_children(topics.TOPICS, watch))
+        except NoNodeError:
+            await ensure(self._client, topics.TOPICS)
+            return sorted(await self._client.get_children(topics.TOPICS, watch))
+
+    async def assignment(self, topic: str, watch: Watch | None = None) -> tuple[TopicAssignment, int] | None:
+        """Assignment and znode version, or ``None`` where there is no such topic (``watch`` is then not set).
+
+        Raises :class:`MalformedZnodeError`.
+        """
+        try:
+            data, stat = await self._client.get(topics.topic_path(topic), watch)
+        except NoNodeError:
+            return None
+        return topics.decode_topic(topic, data), stat.version
+
+    async def assignments(
+        self, names: Iterable[str], watch: Watch | None = None
+    ) -> dict[str, tuple[TopicAssignment, int]]:
+        """Assignments and znode versions of those topics that exist, pipelined; malformed ones are left out."""
+        names = list(names)
+        found = await gather(self._assignment_or_none(name, watch) for name in names)
+        return {name: entry for name, entry in zip(names, found, strict=True) if entry is not None}
+
+    async def create(self, topic: str, assignment: TopicAssignment, config: Mapping[str, str]) -> None:
+        """Create ``topic`` and its configuration at once; the controller does the rest.
+
+        Raises ``ApiError(TOPIC_ALREADY_EXISTS)``, also while the topic is being deleted.
+        """
+        path = topics.topic_path(topic)
+        config_path = config_znodes.config_path(config_znodes.TOPICS, topic)
+        config_data = config_znodes.encode_config(config)
+        create = Create(path, topics.encode_topic(assignment))
+        write: Op = Create(config_path, config_data)
+        for _ in range(_ATTEMPTS):
+            try:
+                await self._client.multi([create, write])
+                return
+            except MultiError as error:
+                cause = error.cause
+                if isinstance(cause, NodeExistsError) and error.index == 0:
+                    raise ApiError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic}' already exists.") from None
+                if isinstance(cause, NodeExistsError):
+                    # the old tools write the overrides first, and a crash may leave them behind
+                    write = SetData(config_path, config_data)
+                elif isinstance(cause, NoNodeError) and error.index == 1 and isinstance(write, SetData):
+                    write = Create(config_path, config_data)
+                elif isinstance(cause, NoNodeError):
+                    await ensure(self._client, topics.TOPICS)
+                    await ensure(self._client, config_path.rpartition("/")[0])
+                else:
+                    raise
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, f"Topic '{topic}': its znodes change under way; try again.")
+
+    async def set_assignment(self, topic: str, assignment: TopicAssignment, version: int = -1) -> int:
+        """Write an assignment where the znode still has ``version`` (-1: any); returns the new version.
+
+        For adding partitions. Raises ``NoNodeError``, ``BadVersionError``.
+        """
+        stat = await self._client.set(topics.topic_path(topic), topics.encode_topic(assignment), version)
+        return stat.version
+
+    async def state(
+        self,
+        tp: TopicPartition,
+        topic_id: uuid.UUID | None = None,
+        assignment: PartitionAssignment = UNASSIGNED,
+        watch: Watch | None = None,
+    ) -> PartitionState | None:
+        """The state of a partition, or ``None`` before the controller has made one; ``watch`` then sees its creation.
+
+        ``topic_id`` and ``assignment`` are handed through into the value. Raises :class:`MalformedZnodeError`.
+        """
+        path = topics.state_path(tp)
+        while True:
+            found: tuple[bytes, ZnodeStat]
+            try:
+                found = await self._client.get(path, watch)
+            except NoNodeError:
+                if watch is None or await self._client.exists(path, watch) is None:
+                    return None
+                continue
+            return topics.decode_state(tp, found[0], found[1], topic_id, assignment)
+
+    async def states(
+        self,
+        assignments: Mapping[str, TopicAssignment],
+        partitions: Iterable[TopicPartition] | None = None,
+        watch: Watch | None = None,
+    ) -> dict[TopicPartition, PartitionState]:
+        """States of all partitions of ``assignments``, or of those in ``partitions``, pipelined.
+
+        Partitions without a state, or with a malformed one, are left out. Each value carries topic id and assignment.
+        """
+        wanted = list(
+            partitions
+            if partitions is not None
+            else (TopicPartition(name, index) for name, found in assignments.items() for index in found.partitions)
+        )
+        found = await gather(self._state_or_none(tp, assignments.get(tp.topic), watch) for tp in wanted)
+        return {tp: state for tp, state in zip(wanted, found, strict=True) if state is not None}
+
+    async def _assignment_or_none(self, topic: str, watch: Watch | None) -> tuple[TopicAssignment, int] | None:
+        try:
+            return await self.assignment(topic, watch)
+        except MalformedZnodeError as error:
+            log.warning("ignored: %s", error)
+            return None
+
+    async def _state_or_none(
+        self, tp: TopicPartition, topic: TopicAssignment | None, watch: Watch | None
+    ) -> PartitionState | None:
+        topic_id = topic.topic_id if topic else None
+        assignment = topic.partitions.get(tp.partition, UNASSIGNED) if topic else UNASSIGNED
+        try:
+            return await self.state(tp, topic_id, assignment, watch)
+        except MalformedZnodeError as error:
+            log.warning("ignored: %s", error)
+            return None

@@ -1,4 +1,4 @@
-"""A broker's configuration as it is now: defaults, then server.properties, then what ``/config/brokers`` says (KIP-226).
+"""A broker's configuration as it is now: defaults, server.properties, and what ``/config/brokers`` says (KIP-226).
 
 Answers to: ``kafka.server.{KafkaConfig,DynamicBrokerConfig}``. Deterministic.
 """

@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.admin.dynamic import DynamicConfig
-from kafkalite.broker.config_keys import BROKER_CONFIGS, MAX_LONG, is_known_elsewhere
+from kafkalite.broker.config_keys import BROKER_CONFIGS, is_known_elsewhere
 from kafkalite.broker.properties import parse_properties
 from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Endpoint
 from kafkalite.common.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-__all__ = ["BROKER_CONFIGS", "BrokerConfig", "log_values", "parse_listeners", "parse_overrides"]
+__all__ = ["BROKER_CONFIGS", "BrokerConfig", "parse_listeners", "parse_overrides"]
 
 _LISTENER = re.compile(r"^([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)$")
 _IMPLEMENTED_PROTOCOLS = ("PLAINTEXT",)
@@ -32,7 +32,8 @@ class BrokerConfig:
     """What server.properties says, checked as a whole.
 
     ``values`` are those of the start; ``dynamic`` has those in force. ``listeners`` say where to bind (host ""
-    is every address, port 0 any free one) and include the control plane's. ``broker_id`` is -1 where one is to be generated.
+    is every address, port 0 any free one) and include the control plane's. ``broker_id`` is -1 where one is to be
+    generated.
     """
 
     texts: Mapping[str, str]
@@ -48,7 +49,7 @@ class BrokerConfig:
 
     @classmethod
     def load(cls, path: str | Path | None, overrides: Sequence[str] = ()) -> BrokerConfig:
-        """Read the file at ``path`` (``None``: no file), with ``name=value`` texts on top. Raises :class:`ConfigError`."""
+        """Read the file at ``path`` (``None``: none), ``name=value`` texts on top. Raises :class:`ConfigError`."""
         texts: dict[str, str] = {}
         if path is not None:
             try:
@@ -87,7 +88,7 @@ class BrokerConfig:
         )
 
     def advertised_endpoints(self, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
-        """What ``/brokers/ids`` is to say, once the listeners named in ``ports`` are bound: port 0 becomes the real one."""
+        """What ``/brokers/ids`` is to say, once the listeners in ``ports`` are bound: port 0 becomes the real one."""
         return tuple(
             Endpoint(
                 endpoint.listener,
@@ -108,27 +109,6 @@ class BrokerConfig:
     def control_plane_endpoint(self) -> Endpoint:
         """Where the control plane listens."""
         return next(endpoint for endpoint in self.listeners if endpoint.listener == CONTROL_PLANE_LISTENER)
-
-
-def log_values(values: Mapping[str, Any]) -> dict[str, Any]:
-    """``values`` with the coarser keys folded in: ``log.retention.ms`` from minutes or hours, and so on."""
-    folded = dict(values)
-    if folded["log.retention.ms"] is None:
-        minutes, hours = folded["log.retention.minutes"], folded["log.retention.hours"]
-        if minutes is not None:
-            folded["log.retention.ms"] = minutes * 60_000 if minutes >= 0 else -1
-        else:
-            folded["log.retention.ms"] = hours * 3_600_000 if hours >= 0 else -1
-    for name in ("log.roll", "log.roll.jitter"):
-        if folded[f"{name}.ms"] is None:
-            folded[f"{name}.ms"] = folded[f"{name}.hours"] * 3_600_000
-    if folded["log.flush.interval.ms"] is None:
-        folded["log.flush.interval.ms"] = folded["log.flush.scheduler.interval.ms"]
-    for name in ("before", "after"):
-        # As in Kafka, the old key counts where the new ones were left alone.
-        if folded[f"log.message.timestamp.{name}.max.ms"] == MAX_LONG:
-            folded[f"log.message.timestamp.{name}.max.ms"] = folded["log.message.timestamp.difference.max.ms"]
-    return folded
 
 
 def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
@@ -268,7 +248,8 @@ def _inter_broker_listener(values: Mapping[str, Any], advertised: Sequence[Endpo
         if endpoint.security_protocol == protocol:
             return endpoint.listener
     raise ConfigError(
-        f"Invalid value {protocol} for configuration security.inter.broker.protocol: allowed is the protocol of one of the listeners"
+        f"Invalid value {protocol} for configuration security.inter.broker.protocol: "
+        "allowed is the protocol of one of the listeners"
     )
 
 

@@ -1,0 +1,75 @@
+"""The answer to a request that failed as a whole, in the shape that its API and version have for that.
+
+Answers to: ``org.apache.kafka.common.requests.AbstractRequest.getErrorResponse``. Pure.
+
+One rule serves them all: where the response has an error code of its own, it is set and the lists stay
+empty; otherwise every element of the request's list gets an element with the same names and the error.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.protocol.codec import response_class
+
+
+def error_response(api_key: int, version: int, request: Any, code: ErrorCode, message: str | None = None) -> Any:
+    """A response of ``api_key`` in ``version`` that says ``code`` (and ``message`` where there is a field for it)."""
+    kind = response_class(api_key)
+    response = kind(version=version)
+    if not _set_error(response, version, code, message) and request is not None:
+        _mirror(request, response, version, code, message)
+    return response
+
+
+def _set_error(item: Any, version: int, code: ErrorCode, message: str | None) -> bool:
+    fields = item.fields
+    found = False
+    if "error_code" in fields and fields["error_code"].for_version_q(version):
+        item.error_code = code
+        found = True
+    if found and "error_message" in fields and fields["error_message"].for_version_q(version):
+        item.error_message = message
+    return found
+
+
+def _struct_arrays(item: Any, version: int) -> list[Any]:
+    return [field for field in item.fields.values() if field.is_struct_array() and field.for_version_q(version)]
+
+
+def _carries_error(field: Any, version: int) -> bool:
+    fields = field.data_class._struct.fields
+    if "error_code" in fields and fields["error_code"].for_version_q(version):
+        return True
+    return any(
+        _carries_error(inner, version)
+        for inner in fields.values()
+        if inner.is_struct_array() and inner.for_version_q(version)
+    )
+
+
+def _mirror(source: Any, target: Any, version: int, code: ErrorCode, message: str | None) -> None:
+    targets = [field for field in _struct_arrays(target, version) if _carries_error(field, version)]
+    sources = [field for field in source.fields.values() if field.is_array() and field.for_version_q(version)]
+    if not targets or not sources:
+        return
+    into = targets[0]
+    # The request's list of that name, or else its first one.
+    chosen = next((field for field in sources if field.name == into.name), sources[0])
+    made = []
+    for element in getattr(source, chosen.name) or ():
+        item = into.data_class(version=version)
+        if hasattr(element, "fields"):
+            for name in element.fields:
+                if name in item.fields and not item.fields[name].is_array() and name not in ("error_code", "tags"):
+                    setattr(item, name, getattr(element, name))
+        else:
+            # A list of plain numbers or names: they are what the response's element is called by.
+            name = next(name for name in item.fields if not name.startswith("error"))
+            setattr(item, name, element)
+        _set_error(item, version, code, message)
+        if hasattr(element, "fields"):
+            _mirror(element, item, version, code, message)
+        made.append(item)
+    setattr(target, into.name, made)

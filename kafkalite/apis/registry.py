@@ -1,0 +1,76 @@
+"""The one table of what is served: API key → versions and handler. ApiVersions answers from it.
+
+Answers to: the ``match`` of ``kafka.server.KafkaApis.handle`` and ``kafka.server.ApiVersionManager``. Pure.
+
+An entry's handler is the function ``handle(context, request)`` of the module named here, imported when
+its first request comes; it returns the response (kafka-python's class, or encoded bytes) or something to be
+awaited that does. Produce and Fetch are handled apart, without any of this (``dispatch.py``). Keys that
+Kafka serves and this table lacks are not advertised; a request for one closes the connection, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any, Final
+
+from kafkalite.apis.context import RequestContext
+from kafkalite.protocol.api_keys import SUPPORTED, ApiKey, VersionRange
+
+Handler = Callable[[RequestContext, Any], "Any | Awaitable[Any]"]
+
+_MODULES: Final[dict[ApiKey, str]] = {
+    ApiKey.PRODUCE: "produce",
+    ApiKey.FETCH: "fetch",
+    ApiKey.LIST_OFFSETS: "list_offsets",
+    ApiKey.METADATA: "metadata",
+    ApiKey.SASL_HANDSHAKE: "sasl_handshake",
+    ApiKey.API_VERSIONS: "api_versions",
+    ApiKey.CREATE_TOPICS: "create_topics",
+    ApiKey.DELETE_TOPICS: "delete_topics",
+    ApiKey.DELETE_RECORDS: "delete_records",
+    ApiKey.INIT_PRODUCER_ID: "init_producer_id",
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
+    ApiKey.DESCRIBE_CONFIGS: "describe_configs",
+    ApiKey.ALTER_CONFIGS: "alter_configs",
+    ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
+    ApiKey.CREATE_PARTITIONS: "create_partitions",
+    ApiKey.ELECT_LEADERS: "elect_leaders",
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: "alter_partition_reassignments",
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: "list_partition_reassignments",
+    ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
+    # No coordinator and no authorizer yet: answered with the error that Kafka has for it.
+    ApiKey.FIND_COORDINATOR: "unavailable",
+    ApiKey.OFFSET_COMMIT: "unavailable",
+    ApiKey.OFFSET_FETCH: "unavailable",
+    ApiKey.JOIN_GROUP: "unavailable",
+    ApiKey.HEARTBEAT: "unavailable",
+    ApiKey.LEAVE_GROUP: "unavailable",
+    ApiKey.SYNC_GROUP: "unavailable",
+    ApiKey.DESCRIBE_GROUPS: "unavailable",
+    ApiKey.LIST_GROUPS: "unavailable",
+    ApiKey.DELETE_GROUPS: "unavailable",
+    ApiKey.OFFSET_DELETE: "unavailable",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "unavailable",
+    ApiKey.ADD_OFFSETS_TO_TXN: "unavailable",
+    ApiKey.END_TXN: "unavailable",
+    ApiKey.TXN_OFFSET_COMMIT: "unavailable",
+    ApiKey.DESCRIBE_ACLS: "unavailable",
+    ApiKey.CREATE_ACLS: "unavailable",
+    ApiKey.DELETE_ACLS: "unavailable",
+}
+
+SERVED: Final[dict[ApiKey, VersionRange]] = {key: SUPPORTED[key] for key in sorted(_MODULES)}
+"""What ApiVersions advertises, by rising key."""
+
+
+def load_handler(api_key: int) -> Handler:
+    """The handler of a served key; its module is imported now if it was not before."""
+    handler: Handler = import_module(f"kafkalite.apis.{_MODULES[ApiKey(api_key)]}").handle
+    return handler
+
+
+def module_of(api_key: ApiKey) -> str:
+    """The module in this room that serves ``api_key``."""
+    return _MODULES[api_key]

@@ -5,14 +5,88 @@ Answers to: ``org.apache.kafka.common.record.RecordsUtil`` and the converting ha
 
 from __future__ import annotations
 
+from itertools import groupby
+
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
+from kafkalite.record.batch import LOG_APPEND_TIME, BatchHeader, CorruptRecordError, iter_headers
+from kafkalite.record.compression import MAX_DECOMPRESSED_BYTES, ZSTD
+from kafkalite.record.legacy import encode_message_set, unwrap
+from kafkalite.record.records import Record, encode_batch, iter_records
+
+
+def records_of(buf: Buffer, header: BatchHeader, pos: int = 0, max_size: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
+    """The records of the batch or message at ``pos``, whatever its magic.
+
+    Inner messages of a magic 0/1 wrapper must carry right CRCs. Raises ``CorruptRecordError`` and ``ApiError``.
+    """
+    if header.magic == 2:
+        return list(iter_records(buf, header, pos, max_size))
+    pairs = unwrap(buf, header, pos, max_size)
+    for record, message in pairs:
+        if not message.valid:
+            raise CorruptRecordError(f"Record is corrupt (stored crc = {message.header.crc}) at offset {record.offset}")
+    return [record for record, _ in pairs]
 
 
 def up_convert(buf: Buffer) -> bytes:
-    """Messages of magic 0/1 as magic-2 batches with the same offsets."""
-    raise NotImplementedError
+    """Messages of magic 0/1 as magic-2 batches with the same offsets, timestamps and codecs.
+
+    Uncompressed messages in a row share a batch; what is magic 2 already stays as it is. A partial tail is left out.
+    Raises as :func:`records_of`.
+    """
+    out: list[Buffer] = []
+    view = memoryview(buf)
+    headers = iter_headers(view, allow_partial_tail=True)
+    for (magic, codec, timestamp_type), group in groupby(headers, key=lambda item: _kind(item[1])):
+        batches = list(group)
+        if magic == 2:
+            out += [view[pos : pos + header.size] for pos, header in batches]
+            continue
+        runs = [[item] for item in batches] if codec else [batches]
+        for run in runs:
+            records = [record for pos, header in run for record in records_of(view, header, pos)]
+            out.append(
+                encode_batch(
+                    records,
+                    codec=codec,
+                    timestamp_type=timestamp_type,
+                    log_append_time=max(record.timestamp for record in records),
+                )
+            )
+    return b"".join(out)
+
+
+def _kind(header: BatchHeader) -> tuple[int, int, int]:
+    return header.magic, header.compression, header.timestamp_type
 
 
 def down_convert(buf: Buffer, to_magic: int, first_offset: int) -> bytes:
-    """Batches as messages of ``to_magic`` (0 or 1), for a reader that asked from ``first_offset`` on."""
-    raise NotImplementedError
+    """Batches as messages of ``to_magic`` (0 or 1), for a reader that asked from ``first_offset`` on.
+
+    Batches of that magic or an older one stay as they are; control batches, record headers and uncompressed records
+    before ``first_offset`` are dropped, as is a partial tail. Raises ``ApiError`` with UNSUPPORTED_COMPRESSION_TYPE at
+    the first zstd batch, unless something before it could be converted: the reader comes again from there.
+    """
+    out: list[Buffer] = []
+    view = memoryview(buf)
+    for pos, header in iter_headers(view, allow_partial_tail=True):
+        if header.magic <= to_magic:
+            out.append(view[pos : pos + header.size])
+            continue
+        if header.is_control:
+            continue
+        if header.compression == ZSTD:
+            if out:
+                break
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+                "Down-conversion of zstandard-compressed batches is not supported",
+            )
+        records = records_of(view, header, pos)
+        if not header.compression:
+            records = [record for record in records if record.offset >= first_offset]
+        if records:
+            append_time = header.timestamp_type == LOG_APPEND_TIME
+            out.append(encode_message_set(records, to_magic, codec=header.compression, timestamp_type=int(append_time)))
+    return b"".join(out)

@@ -1,94 +1,54 @@
 """What a leader checks and fills in before it appends what a producer sent.
 
 Answers to: ``org.apache.kafka.storage.internals.log.LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords``. Pure.
+
+Kafka walks every record of every append. Here a magic-2 batch is judged by its header (structure, sizes, CRC, offset
+range against record count, timestamps by the batch's largest), and its records are walked only where something hangs
+on them: null keys on compacted topics, and conversion from message formats 0 and 1. LogAppendTime is two header fields
+and a new CRC, and another codec than the producer's is the same records compressed anew, since within a batch
+everything is relative to its header.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.types import Buffer
-from kafkalite.record.batch import BatchHeader
+from kafkalite.record.assign import LEADER_FIELDS, assign_batches, convert_batches, patch_batch
+from kafkalite.record.batch import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_MASK,
+    BatchHeader,
+    CorruptRecordError,
+    check_crc,
+    compute_crc,
+    crc32c,
+    iter_headers,
+)
+from kafkalite.record.compression import ZSTD
+from kafkalite.record.records import check_keys, payload
+from kafkalite.record.validation import (
+    RecordValidationError,
+    ValidationConfig,
+    ValidBatches,
+    check_size,
+    invalid_timestamp,
+    keyless_records,
+    max_unfolded,
+    timestamp_error,
+)
 
+__all__ = ["RecordValidationError", "ValidBatches", "ValidationConfig", "patch_batch", "validate_for_leader"]
 
-class RecordValidationError(ApiError):
-    """A batch refused for some of its records; ``record_errors`` are (index in the batch, why), as Produce v8+ tells."""
-
-    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
-        super().__init__(code, message)
-        self.record_errors = record_errors
-
-
-class ValidationConfig:
-    """What of a topic's configuration bears on an append. Timestamp limits in milliseconds."""
-
-    __slots__ = (
-        "compacted",
-        "compression_type",
-        "max_message_bytes",
-        "message_timestamp_after_max_ms",
-        "message_timestamp_before_max_ms",
-        "target_magic",
-        "timestamp_type",
-    )
-
-    def __init__(
-        self,
-        timestamp_type: int = 0,
-        message_timestamp_before_max_ms: int = 0x7FFFFFFFFFFFFFFF,
-        message_timestamp_after_max_ms: int = 0x7FFFFFFFFFFFFFFF,
-        max_message_bytes: int = 1048588,
-        compacted: bool = False,
-        compression_type: str = "producer",
-        target_magic: int = 2,
-    ) -> None:
-        self.timestamp_type = timestamp_type
-        self.message_timestamp_before_max_ms = message_timestamp_before_max_ms
-        self.message_timestamp_after_max_ms = message_timestamp_after_max_ms
-        self.max_message_bytes = max_message_bytes
-        self.compacted = compacted
-        self.compression_type = compression_type
-        self.target_magic = target_magic
-
-
-class ValidBatches:
-    """What is to be written: ``buffer``, its ``headers`` with their final offsets, and what the log must know of it.
-
-    ``offset_of_max_timestamp`` is the last offset of the batch that holds the largest timestamp, as the time index
-    wants it; ``log_append_time`` is -1 where the records keep their own time.
-    """
-
-    __slots__ = (
-        "buffer",
-        "first_offset",
-        "headers",
-        "last_offset",
-        "log_append_time",
-        "max_timestamp",
-        "offset_of_max_timestamp",
-        "record_count",
-    )
-
-    def __init__(
-        self,
-        buffer: Buffer,
-        headers: list[BatchHeader],
-        first_offset: int,
-        last_offset: int,
-        max_timestamp: int,
-        offset_of_max_timestamp: int,
-        record_count: int,
-        log_append_time: int,
-    ) -> None:
-        self.buffer = buffer
-        self.headers = headers
-        self.first_offset = first_offset
-        self.last_offset = last_offset
-        self.max_timestamp = max_timestamp
-        self.offset_of_max_timestamp = offset_of_max_timestamp
-        self.record_count = record_count
-        self.log_append_time = log_append_time
+_SMALLEST_RECORD = 7
+_REFUSED_ATTRIBUTES = CONTROL_MASK | TIMESTAMP_TYPE_MASK
+"""Attributes with which a client's batch needs a closer look."""
 
 
 def validate_for_leader(
@@ -100,5 +60,124 @@ def validate_for_leader(
     *,
     from_client: bool = True,
 ) -> ValidBatches:
-    """``records`` checked, with offsets from ``next_offset`` on and ``leader_epoch`` filled in."""
-    raise NotImplementedError
+    """``records`` checked, with offsets from ``next_offset`` on and ``leader_epoch`` filled in, ready to be written.
+
+    Fields are patched in place where ``records`` is writable, else in one copy. ``from_client`` is False for what the
+    broker's own coordinators write: control batches and batches without sequences are then right.
+
+    Raises :class:`ApiError` with CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
+    UNSUPPORTED_COMPRESSION_TYPE or UNSUPPORTED_FOR_MESSAGE_FORMAT; nothing is patched then.
+    """
+    size = len(records)
+    # The fast path: one whole batch that needs no change but offset and leader epoch. Whatever is not plainly so goes
+    # the long way, which also finds the words for the refusal.
+    if size >= HEADER_SIZE and records[MAGIC_POSITION] == 2 and config.plain and size <= config.max_message_bytes:
+        header = BatchHeader(*HEADER.unpack_from(records))
+        delta = header.last_offset_delta
+        timestamp = header.max_timestamp
+        if (
+            header.size == size
+            and header.base_offset == 0
+            and header.record_count == delta + 1 > 0
+            and not header.attributes & _REFUSED_ATTRIBUTES
+            and (header.producer_id < 0 or header.base_sequence >= 0)
+            and (
+                timestamp == NO_TIMESTAMP
+                or (
+                    timestamp - now_ms <= config.message_timestamp_after_max_ms
+                    and now_ms - header.base_timestamp <= config.message_timestamp_before_max_ms
+                )
+            )
+            and header.attributes & COMPRESSION_MASK <= 4
+            and crc32c(records[CRC_START:]) == header.crc
+            and (header.attributes & COMPRESSION_MASK or (delta + 1) * _SMALLEST_RECORD <= size - HEADER_SIZE)
+        ):
+            if records.readonly:
+                records = memoryview(bytearray(records))
+            LEADER_FIELDS.pack_into(records, 0, next_offset, size - LOG_OVERHEAD, leader_epoch)
+            header.base_offset = next_offset
+            header.leader_epoch = leader_epoch
+            last = next_offset + delta
+            return ValidBatches(records, [header], next_offset, last, timestamp, last, delta + 1, -1)
+    try:
+        return _validate(records, next_offset, leader_epoch, config, now_ms, from_client)
+    except CorruptRecordError as error:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+
+
+def _validate(
+    records: memoryview, next_offset: int, leader_epoch: int, config: ValidationConfig, now_ms: int, from_client: bool
+) -> ValidBatches:
+    """The long way: every check in Kafka's order, then the changes."""
+    batches = list(iter_headers(records, allow_partial_tail=True))
+    if not batches:
+        raise ApiError(ErrorCode.INVALID_RECORD, "Record batch has no batches at all")
+    magic = batches[0][1].magic
+    for pos, header in batches:
+        if from_client and header.magic == 2 and header.base_offset != 0:
+            raise _invalid(f"The baseOffset of the record batch should be 0, but it is {header.base_offset}")
+        check_size(header.size, config)
+        if not check_crc(records, pos, header):
+            computed = compute_crc(records, pos, header)
+            raise CorruptRecordError(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
+    for _, header in batches:
+        if header.magic != magic:
+            raise _invalid(f"Batch magic {header.magic} is not the same as the first batch's magic byte {magic}")
+    if from_client and len(batches) > 1 and (magic == 2 or any(header.compression for _, header in batches)):
+        raise _invalid("Compressed outer record has more than one batch")
+    if magic == 2:
+        for pos, header in batches:
+            _check_batch(header, config, now_ms, from_client)
+            if config.compacted:
+                _check_keys(records, pos, header, config)
+    if magic < 2 or config.target_magic < 2:
+        return convert_batches(records, batches, next_offset, leader_epoch, config, now_ms)
+    return assign_batches(records, batches, next_offset, leader_epoch, config, now_ms)
+
+
+def _invalid(message: str) -> ApiError:
+    return ApiError(ErrorCode.INVALID_RECORD, message)
+
+
+def _check_batch(header: BatchHeader, config: ValidationConfig, now_ms: int, from_client: bool) -> None:
+    count = header.record_count
+    if from_client:
+        span = f"[{header.base_offset}, {header.last_offset}]"
+        if header.last_offset_delta < 0:
+            raise _invalid(f"Batch has an invalid offset range: {span}")
+        if count <= 0:
+            raise _invalid(f"Invalid reported count for record batch: {count}")
+        if header.last_offset_delta + 1 != count:
+            raise _invalid(f"Inconsistent batch offset range {span} and count of records {count}")
+        if header.is_control:
+            raise _invalid("Clients are not allowed to write control records")
+        if header.has_producer_id and header.base_sequence < 0:
+            raise _invalid(f"Invalid sequence number {header.base_sequence} with producerId {header.producer_id}")
+    if config.target_magic < 2 and (header.is_transactional or header.has_producer_id):
+        kind = "Transactional" if header.is_transactional else "Idempotent"
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            f"{kind} records cannot be used with magic version {config.target_magic}",
+        )
+    if header.compression > ZSTD:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {header.compression}")
+    if not header.compression and count * _SMALLEST_RECORD > header.size - HEADER_SIZE:
+        raise CorruptRecordError(f"{count} records cannot fit into {header.size - HEADER_SIZE} bytes")
+    timestamp = header.max_timestamp
+    if config.timestamp_type == LOG_APPEND_TIME or timestamp == NO_TIMESTAMP:
+        if header.timestamp_type == LOG_APPEND_TIME:
+            raise invalid_timestamp(
+                [(0, "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime.")]
+            )
+        return
+    # The first record's own time stands in for the oldest one.
+    for value in (timestamp, header.base_timestamp):
+        if value != NO_TIMESTAMP and (why := timestamp_error(value, config, now_ms)):
+            raise invalid_timestamp([(0, why)])
+
+
+def _check_keys(records: memoryview, pos: int, header: BatchHeader, config: ValidationConfig) -> None:
+    if not header.is_control:
+        missing = check_keys(payload(records, header, pos, max_unfolded(config)), header.record_count)
+        if missing:
+            raise keyless_records(missing)

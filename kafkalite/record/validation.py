@@ -1,0 +1,143 @@
+"""What a topic's configuration asks of an append, what comes out of its validation, and how records are refused.
+
+Answers to: ``LogValidator.ValidationResult``, ``LogAppendInfo`` and ``RecordValidationException``. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import Buffer
+from kafkalite.record.batch import BatchHeader
+from kafkalite.record.compression import CODECS, MAX_DECOMPRESSED_BYTES
+
+
+class RecordValidationError(ApiError):
+    """A batch refused for some of its records.
+
+    ``record_errors`` are pairs (index in the batch, why), as Produce v8 and later tell them.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class ValidationConfig:
+    """What of a topic's configuration bears on an append. Timestamp limits in milliseconds.
+
+    ``compression_type`` is a codec's name or ``producer`` (leave it as it came). ``plain`` says that only header, size
+    and CRC of a magic-2 batch need a look, the common case. Immutable: build a new one when the configuration changes.
+    """
+
+    __slots__ = (
+        "compacted",
+        "compression_type",
+        "max_message_bytes",
+        "message_timestamp_after_max_ms",
+        "message_timestamp_before_max_ms",
+        "plain",
+        "target_codec",
+        "target_magic",
+        "timestamp_type",
+    )
+
+    def __init__(
+        self,
+        timestamp_type: int = 0,
+        message_timestamp_before_max_ms: int = 0x7FFFFFFFFFFFFFFF,
+        message_timestamp_after_max_ms: int = 0x7FFFFFFFFFFFFFFF,
+        max_message_bytes: int = 1048588,
+        compacted: bool = False,
+        compression_type: str = "producer",
+        target_magic: int = 2,
+    ) -> None:
+        self.timestamp_type = timestamp_type
+        self.message_timestamp_before_max_ms = message_timestamp_before_max_ms
+        self.message_timestamp_after_max_ms = message_timestamp_after_max_ms
+        self.max_message_bytes = max_message_bytes
+        self.compacted = compacted
+        self.compression_type = compression_type
+        self.target_magic = target_magic
+        self.target_codec = None if compression_type == "producer" else CODECS[compression_type]
+        """Codec that batches are stored with; None: the producer's."""
+        self.plain = timestamp_type == 0 and not compacted and self.target_codec is None and target_magic == 2
+
+
+class ValidBatches:
+    """What is to be written: ``buffer``, its ``headers`` with their final offsets, and what the log must know of it.
+
+    ``offset_of_max_timestamp`` is the last offset of the batch that holds the largest timestamp, as the time index
+    wants it; ``log_append_time`` is -1 where the records keep their own time.
+    """
+
+    __slots__ = (
+        "buffer",
+        "first_offset",
+        "headers",
+        "last_offset",
+        "log_append_time",
+        "max_timestamp",
+        "offset_of_max_timestamp",
+        "record_count",
+    )
+
+    def __init__(
+        self,
+        buffer: Buffer,
+        headers: list[BatchHeader],
+        first_offset: int,
+        last_offset: int,
+        max_timestamp: int,
+        offset_of_max_timestamp: int,
+        record_count: int,
+        log_append_time: int,
+    ) -> None:
+        self.buffer = buffer
+        self.headers = headers
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        self.record_count = record_count
+        self.log_append_time = log_append_time
+
+
+def check_size(size: int, config: ValidationConfig) -> None:
+    """Refuse a batch of more than ``max.message.bytes`` bytes."""
+    if size > config.max_message_bytes:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"The record batch size is {size} bytes which exceeds the maximum configured value of "
+            f"{config.max_message_bytes}.",
+        )
+
+
+def timestamp_error(timestamp: int, config: ValidationConfig, now_ms: int) -> str | None:
+    """Why ``timestamp`` is outside of what the topic allows at ``now_ms``; None where it is not."""
+    before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
+    if now_ms - timestamp <= before and timestamp - now_ms <= after:
+        return None
+    return (
+        f"Timestamp {timestamp} of message is out of range. "
+        f"The timestamp should be within [{now_ms - before}, {now_ms + after}]"
+    )
+
+
+def invalid_timestamp(errors: list[tuple[int, str]]) -> RecordValidationError:
+    """The refusal of a batch for the timestamps of the records that ``errors`` names."""
+    text = "One or more records have been rejected due to invalid timestamp"
+    return RecordValidationError(ErrorCode.INVALID_TIMESTAMP, text, errors)
+
+
+def keyless_records(indexes: Sequence[int]) -> RecordValidationError:
+    """The refusal of a batch whose records ``indexes`` have no key, on a compacted topic."""
+    errors = [(index, "Compacted topic cannot accept message without key") for index in indexes]
+    text = f"One or more records have been rejected due to {len(errors)} record errors: {errors[0][1]}"
+    return RecordValidationError(ErrorCode.INVALID_RECORD, text, errors)
+
+
+def max_unfolded(config: ValidationConfig) -> int:
+    """Bytes that a compressed batch may unfold to where it has to be looked into."""
+    return max(MAX_DECOMPRESSED_BYTES, 4 * config.max_message_bytes)

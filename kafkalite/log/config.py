@@ -1,6 +1,7 @@
 """The configuration of one log, and the table of all topic configuration keys.
 
-Answers to: ``org.apache.kafka.storage.internals.log.LogConfig`` and ``org.apache.kafka.common.config.TopicConfig``. Pure.
+Answers to: ``org.apache.kafka.storage.internals.log.LogConfig`` and
+``org.apache.kafka.common.config.TopicConfig``. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The file system, as the log sees it; the only place that touches files.
 
-Answers to: ``org.apache.kafka.common.record.FileRecords``' channel and ``org.apache.kafka.server.common.CheckpointFile``'s
-file handling. Deterministic: everything is handed in, so that tests can tear writes and fill disks.
+Answers to: the channel of ``org.apache.kafka.common.record.FileRecords`` and the file handling of
+``org.apache.kafka.server.common.CheckpointFile``. Deterministic: everything is handed in, so that tests can tear writes and fill disks.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
 _PAGE = 4096
@@ -18,7 +18,7 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers after which a directory is full, not broken."""
 
 
-class LogDirFailure(Exception):
+class LogDirFailure(Exception):  # noqa: N818
     """Log directory ``log_dir`` can no longer be used."""
 
     def __init__(self, log_dir: str, why: BaseException | str) -> None:

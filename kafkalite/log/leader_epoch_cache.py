@@ -1,0 +1,115 @@
+"""At which offset each leader's epoch began; kept in ``leader-epoch-checkpoint``.
+
+Answers to: ``org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache``. Deterministic.
+
+The file is replaced, not forced to the disk, at every change: a crash of the process loses nothing, and after a
+crash of the machine recovery reads the epochs from the batches anew.
+"""
+
+from __future__ import annotations
+
+import bisect
+
+from kafkalite.log.checkpoints import CheckpointError, decode_lines, encode_lines
+from kafkalite.log.files import LEADER_EPOCH_CHECKPOINT, Folder
+
+
+class LeaderEpochCache:
+    """Epochs and their first offsets, both strictly ascending."""
+
+    __slots__ = ("_epochs", "_folder", "_starts", "latest_epoch")
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self.latest_epoch: int | None = None
+
+    def load(self) -> bool:
+        """Read the file; returns whether it was there and good."""
+        try:
+            lines = decode_lines(self._folder.fs.read_file(f"{self._folder.path}/{LEADER_EPOCH_CHECKPOINT}"))
+            entries = sorted((int(epoch), int(start)) for epoch, start in lines)
+        except FileNotFoundError:
+            return False
+        except (CheckpointError, ValueError):
+            return False
+        for epoch, start in entries:
+            self._put(epoch, start)
+        return True
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), ascending."""
+        return list(zip(self._epochs, self._starts, strict=True))
+
+    def _put(self, epoch: int, start: int) -> bool:
+        if self._epochs and epoch == self._epochs[-1] and start >= self._starts[-1]:
+            return False
+        # A new entry contradicts those that have its epoch or a later one, or begin where it begins or later.
+        while self._epochs and (self._epochs[-1] >= epoch or self._starts[-1] >= start):
+            self._epochs.pop()
+            self._starts.pop()
+        self._epochs.append(epoch)
+        self._starts.append(start)
+        self.latest_epoch = epoch
+        return True
+
+    def assign(self, epoch: int, start: int, write: bool = True) -> bool:
+        """Note that ``epoch`` begins at ``start``; returns whether that was new."""
+        if epoch < 0 or epoch == self.latest_epoch and start >= self._starts[-1]:
+            return False
+        if not self._put(epoch, start):
+            return False
+        if write:
+            self.write()
+        return True
+
+    def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest epoch not above ``epoch`` and the offset at which it ended; (-1, -1) where it is not known."""
+        if epoch < 0 or not self._epochs:
+            return -1, -1
+        if epoch == self._epochs[-1]:
+            return epoch, log_end_offset
+        at = bisect.bisect_right(self._epochs, epoch)
+        if at == len(self._epochs):
+            # An epoch that this replica has not seen yet.
+            return -1, -1
+        if at == 0:
+            # All known epochs are later: what was asked for ended where the first of them began.
+            return epoch, self._starts[0]
+        return self._epochs[at - 1], self._starts[at]
+
+    def epoch_for(self, offset: int) -> int:
+        """The epoch in which ``offset`` was written; -1 where it is not known."""
+        at = bisect.bisect_right(self._starts, offset)
+        return self._epochs[at - 1] if at else -1
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that begin at or after ``end_offset``."""
+        at = bisect.bisect_left(self._starts, end_offset)
+        if at < len(self._epochs):
+            del self._epochs[at:], self._starts[at:]
+            self.latest_epoch = self._epochs[-1] if self._epochs else None
+            self.write()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget what ended before ``start_offset``; the epoch that is current there begins there."""
+        at = bisect.bisect_right(self._starts, start_offset)
+        if at and (at > 1 or self._starts[0] != start_offset):
+            del self._epochs[: at - 1], self._starts[: at - 1]
+            self._starts[0] = start_offset
+            self.write()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        if self._epochs:
+            self._epochs.clear()
+            self._starts.clear()
+            self.latest_epoch = None
+            self.write()
+
+    def write(self, sync: bool = False) -> None:
+        """Replace the file."""
+        data = encode_lines(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
+        self._folder.fs.write_file(f"{self._folder.path}/{LEADER_EPOCH_CHECKPOINT}", data, sync)

@@ -1,0 +1,243 @@
+"""One segment: a ``.log`` file and its indexes.
+
+Answers to: ``org.apache.kafka.storage.internals.log.LogSegment``. Deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkalite.log import scan
+from kafkalite.log.files import DELETED_SUFFIX, LOG_SUFFIX, Folder, OffsetFile
+from kafkalite.log.fs import File
+from kafkalite.log.offset_index import OffsetIndex
+from kafkalite.log.time_index import TimeIndex
+from kafkalite.log.txn_index import TransactionIndex
+from kafkalite.record.batch import BatchHeader
+
+MAX_RELATIVE_OFFSET = (1 << 31) - 1
+_UNREAD = -2
+
+
+class Segment(OffsetFile):
+    """Batches from ``base_offset`` on. ``size`` is in bytes; ``created_ms`` and timestamps in milliseconds."""
+
+    __slots__ = (
+        "_first_timestamp",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "bytes_since_index",
+        "created_ms",
+        "index",
+        "roll_jitter_ms",
+        "size",
+        "time_index",
+        "txn_index",
+    )
+
+    def __init__(
+        self,
+        folder: Folder,
+        base_offset: int,
+        *,
+        index_bytes: int,
+        created_ms: int,
+        size: int = 0,
+        exists: frozenset[str] | set[str] = frozenset(),
+        roll_jitter_ms: int = 0,
+    ) -> None:
+        super().__init__(folder, base_offset, LOG_SUFFIX, LOG_SUFFIX in exists)
+        self.size = size
+        self.created_ms = created_ms
+        self.roll_jitter_ms = roll_jitter_ms
+        self.bytes_since_index = 0
+        self.index = OffsetIndex(folder, base_offset, index_bytes, ".index" in exists)
+        self.time_index = TimeIndex(folder, base_offset, index_bytes, ".timeindex" in exists)
+        self.txn_index: TransactionIndex | None = None
+        if ".txnindex" in exists:
+            self.txn_index = TransactionIndex(folder, base_offset, True)
+        self._max_timestamp = _UNREAD if size else -1
+        self._max_timestamp_offset = base_offset
+        self._first_timestamp = _UNREAD if size else -1
+
+    # -- writing
+
+    def append(self, buffer: bytes | bytearray | memoryview, headers: list[BatchHeader], interval: int) -> None:
+        """Write ``buffer``, which holds just the batches of ``headers``; index entries follow every ``interval`` bytes.
+
+        Raises ``OSError``; the segment's own figures are then as before.
+        """
+        position = self.size
+        file = self.file
+        if file is None:
+            file = self.opened()
+        self.folder.fs.pwrite(file.fd, buffer, position)
+        if not position:
+            self._first_timestamp = headers[0].max_timestamp
+        elif self._max_timestamp == _UNREAD:
+            self._load_max_timestamp()
+        for header in headers:
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp = header.max_timestamp
+                self._max_timestamp_offset = header.base_offset + header.last_offset_delta
+            if self.bytes_since_index > interval:
+                self.index.append(header.base_offset + header.last_offset_delta, position)
+                self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+                self.bytes_since_index = 0
+            size = header.size
+            self.bytes_since_index += size
+            position += size
+        self.size = position
+
+    def undo_append(self) -> None:
+        """Cut off what a failed write may have left behind the segment's end."""
+        if self.exists:
+            self.folder.fs.truncate(self.opened().fd, self.size)
+
+    def create_files(self) -> None:
+        """Make the file and the indexes exist, empty as they may be, so that a restart finds the base offset."""
+        self.opened()
+        self.index.write_out()
+        self.time_index.write_out()
+
+    def write_indexes(self) -> None:
+        """Write index entries that are still buffered; nothing for a segment that has no file yet."""
+        if self.exists:
+            self.index.write_out()
+            self.time_index.write_out()
+
+    def become_inactive(self) -> None:
+        """The last largest timestamp goes into the time index; entries go to the files."""
+        if self.size:
+            timestamp, offset = self.max_timestamp()
+            if timestamp >= 0:
+                self.time_index.maybe_append(timestamp, offset, closing=True)
+        self.write_indexes()
+
+    # -- figures
+
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp, and the last offset of its batch; -1 where there is none."""
+        if self._max_timestamp == _UNREAD:
+            self._load_max_timestamp()
+        return self._max_timestamp, self._max_timestamp_offset
+
+    def _load_max_timestamp(self) -> None:
+        timestamp, offset = self.time_index.last() if self.time_index.exists else (-1, self.base_offset)
+        self._max_timestamp, self._max_timestamp_offset = timestamp, offset
+
+    def first_timestamp(self) -> int:
+        """The timestamp of the first batch, by which the age of the segment counts; -1 when empty."""
+        if self._first_timestamp == _UNREAD or (self._first_timestamp < 0 and self.size):
+            self._first_timestamp = -1
+            for _, header in self.headers():
+                self._first_timestamp = header.max_timestamp
+                break
+        return self._first_timestamp
+
+    def largest_timestamp(self) -> int:
+        """By which retention counts: the largest timestamp, or when the file was last written."""
+        timestamp = self.max_timestamp()[0]
+        if timestamp >= 0:
+            return timestamp
+        return self.folder.fs.modified_ms(self.path) if self.exists else self.created_ms
+
+    def reset_times(self, now_ms: int) -> None:
+        """Forget the cached times, after the file was cut."""
+        self._max_timestamp = self._first_timestamp = _UNREAD
+        if not self.size:
+            self._max_timestamp = self._first_timestamp = -1
+            self._max_timestamp_offset = self.base_offset
+            self.created_ms = now_ms
+
+    def fits(self, offset: int) -> bool:
+        """Whether ``offset`` can be told relative to the base in four bytes."""
+        return 0 <= offset - self.base_offset <= MAX_RELATIVE_OFFSET
+
+    # -- reading
+
+    def find(self, offset: int) -> tuple[int, int, int, int] | None:
+        """(position, size, base offset, last offset) of the first batch that ends at or above ``offset``."""
+        if not self.size:
+            return None
+        start = self.index.lookup(offset)
+        return scan.find_batch(self.folder.fs, self.opened().fd, start, self.size, offset)
+
+    def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+        """Every batch from ``position`` on, without its records."""
+        if not self.size:
+            return iter(())
+        return scan.headers(self.folder.fs, self.opened().fd, position, self.size)
+
+    def next_offset(self) -> int:
+        """The offset that follows the last batch; the base offset when empty."""
+        last = self.base_offset
+        count = len(self.index) if self.index.exists or len(self.index) else 0
+        start = self.index.entry(count - 1)[1] if count else 0
+        for _, header in self.headers(start):
+            last = header.next_offset
+        return last
+
+    def read(self, position: int, count: int) -> bytes:
+        """Bytes of the ``.log`` file."""
+        return self.folder.fs.pread(self.opened().fd, count, position)
+
+    def truncate_to(self, offset: int, now_ms: int) -> int:
+        """Cut every batch that ends at or above ``offset``; returns how many bytes went."""
+        found = self.find(offset)
+        self.index.truncate_to(offset)
+        self.time_index.truncate_to(offset)
+        if self.txn_index is not None:
+            self.txn_index.truncate_to(offset)
+        if found is None:
+            return 0
+        gone = self.size - found[0]
+        self.folder.fs.truncate(self.opened().fd, found[0])
+        self.size = found[0]
+        self.bytes_since_index = 0
+        self.reset_times(now_ms)
+        self._scan_max_timestamp()
+        return gone
+
+    def _scan_max_timestamp(self) -> None:
+        """The largest timestamp from the last time index entry on: what was cut may have been it."""
+        if not self.size:
+            return
+        self._load_max_timestamp()
+        for _, header in self.headers(self.index.lookup(self._max_timestamp_offset)):
+            if header.max_timestamp > self._max_timestamp:
+                self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
+
+    # -- the end
+
+    def _all_files(self) -> list[OffsetFile]:
+        files: list[OffsetFile] = [self, self.index, self.time_index]
+        if self.txn_index is not None:
+            files.append(self.txn_index)
+        return files
+
+    def close(self) -> None:
+        """Write the indexes out and let go of all files."""
+        self.become_inactive()
+        self.release_all()
+
+    def release_all(self) -> None:
+        """Let go of all files without writing anything."""
+        for file in self._all_files():
+            file.release()
+
+    def mark_deleted(self) -> None:
+        """Rename all files to ``.deleted``."""
+        for file in self._all_files():
+            file.release()
+            file.add_suffix(DELETED_SUFFIX)
+
+    def remove_files(self) -> None:
+        """Remove all files, renamed or not."""
+        for file in self._all_files():
+            file.remove()
+
+    def files_to_sync(self) -> list[File]:
+        """Write the indexes out and return the open files that have to be forced to the disk."""
+        self.write_indexes()
+        return [file.opened() for file in self._all_files() if file.exists]

@@ -1,0 +1,1 @@
+"""What the integration tests and the bench share: clusters, real Kafka, Java tools, workloads, conditions."""

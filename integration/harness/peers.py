@@ -1,0 +1,95 @@
+"""Kafka's own programs, of several years, from Maven Central: fetched once, kept in a cache.
+
+``KAFKALITE_PEERS`` names the cache directory; otherwise it is ``~/.cache/kafkalite/peers``.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One release: ``coordinates`` are ``group:artifact:version``."""
+
+    name: str
+    coordinates: tuple[str, ...]
+
+
+KAFKA_3_9 = Peer(
+    "kafka-3.9.1", ("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36")
+)
+KAFKA_2_8 = Peer("kafka-2.8.2", ("org.apache.kafka:kafka_2.13:2.8.2", "org.slf4j:slf4j-reload4j:1.7.36"))
+KAFKA_0_10 = Peer("kafka-0.10.2.2", ("org.apache.kafka:kafka_2.12:0.10.2.2",))
+KAFKA_0_8 = Peer("kafka-0.8.2.2", ("org.apache.kafka:kafka_2.11:0.8.2.2",))
+
+
+class PeerMissing(Exception):
+    """A release cannot be had; the text says what to install."""
+
+
+def cache_dir() -> Path:
+    """Where the releases are kept."""
+    return Path(os.environ.get("KAFKALITE_PEERS") or Path.home() / ".cache" / "kafkalite" / "peers")
+
+
+def java() -> str:
+    """The Java runtime. Raises :class:`PeerMissing` where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=f"{home}/bin") if home else None
+    found = found or shutil.which("java")
+    if found is None:
+        raise PeerMissing("Java is missing: install a Java runtime, 17 or newer (Debian: apt-get install default-jre-headless)")
+    return found
+
+
+def classpath(peer: Peer) -> str:
+    """The Java class path of ``peer``, fetched where it is not there yet."""
+    return f"{libs(peer)}/*"
+
+
+def libs(peer: Peer) -> Path:
+    """The folder with the jars of ``peer``. Raises :class:`PeerMissing` where they cannot be fetched."""
+    home = cache_dir() / peer.name
+    if (home / "libs").is_dir():
+        return home / "libs"
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise PeerMissing(f"Maven is missing, which fetches {peer.name} (Debian: apt-get install maven)")
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "pom.xml").write_text(_pom(peer))
+    partial = home / f"libs.{os.getpid()}"
+    output = ""
+    for attempt in range(ATTEMPTS):
+        if attempt:
+            time.sleep(2.0 * attempt)  # "could not transfer" is most often a hiccup of the registry
+        done = subprocess.run(
+            [maven, "-q", "-B", "-f", str(home / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode == 0:
+            partial.rename(home / "libs")
+            return home / "libs"
+        output = done.stdout + done.stderr
+    shutil.rmtree(partial, ignore_errors=True)
+    raise PeerMissing(f"{peer.name} could not be fetched from Maven Central: {' '.join(output.split())[:500]}")
+
+
+def _pom(peer: Peer) -> str:
+    dependencies = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(*text.split(":"))
+        for text in peer.coordinates
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>kafkalite</groupId>'
+        f"<artifactId>{peer.name}</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>\n"
+    )

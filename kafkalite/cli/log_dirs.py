@@ -1,0 +1,64 @@
+"""``kafkalite log-dirs``: the log directories of brokers and what lies in them.
+
+Answers to: ``bin/kafka-log-dirs.sh``, ``org.apache.kafka.tools.LogDirsCommand`` (3.9). Reactor shell (client library).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from kafkalite.cli.clients import add_bootstrap, admin_client
+from kafkalite.cli.main import UsageError
+from kafkalite.common.errors import ApiError, ErrorCode
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``log-dirs`` with LogDirsCommand's flags; its output is JSON always."""
+    parser = subparsers.add_parser("log-dirs", help="show the log directories of brokers")
+    add_bootstrap(parser)
+    parser.add_argument("--describe", action="store_true", required=True, help="show them")
+    parser.add_argument("--broker-list", metavar="1,2", help="only these brokers")
+    parser.add_argument("--topic-list", metavar="t1,t2", help="only these topics")
+    parser.add_argument("--json", action="store_true", help="only the JSON, without the words before it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Describe them."""
+    with admin_client(args) as admin:
+        known = sorted(broker["broker_id"] for broker in admin.describe_cluster()["brokers"])
+        wanted = [int(broker) for broker in args.broker_list.split(",")] if args.broker_list else known
+        missing = sorted(set(wanted) - set(known))
+        if missing:
+            raise UsageError(f"--broker-list: there is no broker {missing[0]} (there are {known})")
+        topics = args.topic_list.split(",") if args.topic_list else None
+        if topics is not None:
+            for topic in admin.describe_topics(topics):
+                if topic["error_code"]:
+                    raise ApiError(ErrorCode(topic["error_code"]), f"topic {topic['name']!r}")
+        described = admin.describe_log_dirs(topics, wanted)
+    if not args.json:
+        print("Querying brokers for log directories information")
+        print(f"Received log directory information from brokers {','.join(map(str, wanted))}")
+    brokers = [{"broker": entry["broker"], "logDirs": [directory(each) for each in entry["log_dirs"]]} for entry in described]
+    print(json.dumps({"version": 1, "brokers": brokers}, separators=(",", ":")))
+    return 0
+
+
+def directory(entry: dict[str, Any]) -> dict[str, Any]:
+    """One log directory, in LogDirsCommand's form."""
+    return {
+        "partitions": [
+            {
+                "partition": f"{topic['name']}-{partition['partition_index']}",
+                "size": partition["partition_size"],
+                "offsetLag": partition["offset_lag"],
+                "isFuture": partition["is_future_key"],
+            }
+            for topic in entry["topics"]
+            for partition in topic["partitions"]
+        ],
+        "error": ErrorCode(entry["error_code"]).name if entry["error_code"] else None,
+        "logDir": entry["log_dir"],
+    }

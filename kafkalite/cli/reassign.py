@@ -1,0 +1,247 @@
+"""``kafkalite reassign``: generate, execute, verify, cancel and list partition reassignments.
+
+Answers to: ``bin/kafka-reassign-partitions.sh``, ``org.apache.kafka.tools.reassign.ReassignPartitionsCommand`` (3.9).
+Reactor shell (client library); the proposals themselves are pure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json
+from kafkalite.cli.main import UsageError
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import TopicPartition
+
+Assignment = dict[TopicPartition, list[int]]
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add ``reassign`` with ReassignPartitionsCommand's flags."""
+    parser = subparsers.add_parser("reassign", help="move partitions between brokers")
+    add_bootstrap(parser)
+    action = parser.add_mutually_exclusive_group(required=True)
+    for name, text in (
+        ("generate", "propose an assignment over --broker-list of --topics-to-move-json-file"),
+        ("execute", "start --reassignment-json-file"),
+        ("verify", "show how far --reassignment-json-file is"),
+        ("cancel", "cancel --reassignment-json-file"),
+        ("list", "list what is under way"),
+    ):
+        action.add_argument(f"--{name}", dest="action", action="store_const", const=name, help=text)
+    parser.add_argument("--reassignment-json-file", type=Path, metavar="FILE")
+    parser.add_argument("--topics-to-move-json-file", type=Path, metavar="FILE")
+    parser.add_argument("--broker-list", metavar="1,2,3", help="brokers to propose")
+    parser.add_argument("--disable-rack-aware", action="store_true", help="for --generate: take no notice of racks")
+    parser.add_argument("--additional", action="store_true", help="for --execute: beside what is under way")
+    parser.add_argument("--timeout", type=int, default=10000, metavar="MS", help="for the request")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do the one action asked for."""
+    needed = {"generate": ("topics_to_move_json_file", "broker_list"), "list": ()}.get(args.action, ("reassignment_json_file",))
+    for name in needed:
+        if getattr(args, name) is None:
+            raise UsageError(f"--{args.action} needs --{name.replace('_', '-')}")
+    with admin_client(args) as admin:
+        actions = {"generate": generate, "execute": execute, "verify": verify, "cancel": cancel, "list": list_moves}
+        return actions[args.action](admin, args)
+
+
+def generate(admin: Any, args: argparse.Namespace) -> int:
+    """``--generate``: print the assignment as it is and one that spreads it over ``--broker-list``."""
+    document = json.loads(args.topics_to_move_json_file.read_text())
+    topics = [entry["topic"] for entry in document["topics"]]
+    wanted = [int(broker) for broker in args.broker_list.split(",")]
+    if len(set(wanted)) != len(wanted):
+        raise UsageError(f"--broker-list {args.broker_list}: a broker stands twice")
+    racks = {broker["broker_id"]: broker.get("rack") for broker in admin.describe_cluster()["brokers"]}
+    missing = sorted(set(wanted) - set(racks))
+    if missing:
+        raise UsageError(f"--broker-list {args.broker_list}: there is no broker {missing[0]}")
+    current = current_assignment(admin, topics)
+    proposed = propose(current, wanted, {} if args.disable_rack_aware else racks, random.Random())
+    if args.json:
+        print_json({"current": as_document(current), "proposed": as_document(proposed)})
+        return 0
+    print(f"Current partition replica assignment\n{compact(current)}\n")
+    print(f"Proposed partition reassignment configuration\n{compact(proposed)}")
+    return 0
+
+
+def execute(admin: Any, args: argparse.Namespace) -> int:
+    """``--execute``: ask the controller for the new assignment; prints the old one, to go back with."""
+    target = read_assignment(args.reassignment_json_file)
+    current = current_assignment(admin, sorted({tp.topic for tp in target}))
+    unknown = [str(tp) for tp in target if tp not in current]
+    if unknown:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ", ".join(unknown))
+    if admin.list_partition_reassignments() and not args.additional:
+        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, "another reassignment is under way: wait, --cancel it, or use --additional")
+    before = {tp: current[tp] for tp in target}
+    print(f"Current partition replica assignment\n\n{compact(before)}\n\nSave this to use as the --reassignment-json-file option during rollback")
+    alter(admin, target, args.timeout)
+    print(f"Successfully started partition reassignment{plural(target)} for {names(target)}")
+    return 0
+
+
+def verify(admin: Any, args: argparse.Namespace) -> int:
+    """``--verify``: exit code 0 once all is done, 1 while something is under way or has become something else."""
+    target = read_assignment(args.reassignment_json_file)
+    moves = list_reassignments(admin)
+    current = current_assignment(admin, sorted({tp.topic for tp in target}))
+    status: dict[str, str] = {}
+    for tp, replicas in sorted(target.items()):
+        if tp in moves:
+            status[str(tp)] = "in progress"
+        elif current.get(tp) == replicas:
+            status[str(tp)] = "completed"
+        elif tp not in current:
+            status[str(tp)] = "no such partition"
+        else:
+            status[str(tp)] = f"replicas are {commas(current[tp])} instead of {commas(replicas)}"
+    if args.json:
+        print_json(status)
+    else:
+        print("Status of partition reassignment:")
+        for name, state in status.items():
+            words = {"completed": "is completed.", "in progress": "is still in progress."}.get(state, f"failed: {state}.")
+            print(f"Reassignment of partition {name} {words}")
+    return 0 if all(state == "completed" for state in status.values()) else 1
+
+
+def cancel(admin: Any, args: argparse.Namespace) -> int:
+    """``--cancel``: those of the file that are under way go back."""
+    moves = list_reassignments(admin)
+    targets = [tp for tp in read_assignment(args.reassignment_json_file) if tp in moves]
+    if not targets:
+        print("None of the specified partition moves are active.")
+        return 0
+    alter(admin, dict.fromkeys(targets), args.timeout)
+    print(f"Successfully cancelled partition reassignment{plural(targets)} for: {names(targets)}")
+    return 0
+
+
+def list_moves(admin: Any, args: argparse.Namespace) -> int:
+    """``--list``."""
+    moves = list_reassignments(admin)
+    if args.json:
+        print_json([{"topic": tp.topic, "partition": tp.partition, **move} for tp, move in sorted(moves.items())])
+        return 0
+    if not moves:
+        print("No partition reassignments found.")
+        return 0
+    print("Current partition reassignments:")
+    for tp, move in sorted(moves.items()):
+        changes = "".join(
+            f" {word} replicas: {commas(move[field])}."
+            for word, field in (("adding", "adding_replicas"), ("removing", "removing_replicas"))
+            if move[field]
+        )
+        print(f"{tp}: replicas: {commas(move['replicas'])}.{changes}")
+    return 0
+
+
+def current_assignment(admin: Any, topics: Sequence[str]) -> Assignment:
+    """The replicas of all partitions of ``topics``. Raises :class:`ApiError` where one does not exist."""
+    assignment: Assignment = {}
+    for topic in admin.describe_topics(list(topics)):
+        if topic["error_code"]:
+            raise ApiError(ErrorCode(topic["error_code"]), f"topic {topic['name']!r}")
+        for partition in topic["partitions"]:
+            assignment[TopicPartition(topic["name"], partition["partition_index"])] = list(partition["replica_nodes"])
+    return assignment
+
+
+def list_reassignments(admin: Any) -> dict[TopicPartition, dict[str, list[int]]]:
+    """What is under way."""
+    return {TopicPartition(tp.topic, tp.partition): move for tp, move in admin.list_partition_reassignments().items()}
+
+
+def alter(admin: Any, target: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int) -> None:
+    """Send ``target`` to the controller. Raises :class:`ApiError` with every partition that it refused."""
+    from kafka import TopicPartition as LibraryPartition
+
+    request = {LibraryPartition(*tp): None if replicas is None else list(replicas) for tp, replicas in target.items()}
+    refused = {tp: error for tp, error in admin.alter_partition_reassignments(request, timeout_ms=timeout_ms).items() if error is not None}
+    if refused:
+        text = "; ".join(f"{tp.topic}-{tp.partition}: {error.__name__}" for tp, error in sorted(refused.items()))
+        raise ApiError(ErrorCode(next(iter(refused.values())).errno), text)
+
+
+def propose(current: Assignment, brokers: Sequence[int], racks: Mapping[int, str | None], chance: random.Random) -> Assignment:
+    """A fresh assignment of ``current``'s partitions over ``brokers``: Kafka's round robin, by racks where all have one.
+
+    Pure but for ``chance``. Raises :class:`UsageError` where there are fewer brokers than replicas.
+    """
+    ordered = by_rack(brokers, racks) if all(racks.get(broker) for broker in brokers) else sorted(brokers)
+    proposed: Assignment = {}
+    for topic in sorted({tp.topic for tp in current}):
+        partitions = sorted(tp for tp in current if tp.topic == topic)
+        factor = len(current[partitions[0]])
+        if factor > len(ordered):
+            raise UsageError(f"topic {topic} has {factor} replicas, --broker-list only {len(ordered)} brokers")
+        start, shift = chance.randrange(len(ordered)), chance.randrange(len(ordered))
+        for tp in partitions:
+            if tp.partition > 0 and tp.partition % len(ordered) == 0:
+                shift += 1
+            first = (tp.partition + start) % len(ordered)
+            step = [(first + 1 + (shift + index) % (len(ordered) - 1)) % len(ordered) for index in range(factor - 1)]
+            proposed[tp] = [ordered[index] for index in (first, *step)]
+    return proposed
+
+
+def by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[int]:
+    """Brokers with their racks taking turns."""
+    groups: dict[str, list[int]] = {}
+    for broker in sorted(brokers):
+        groups.setdefault(racks[broker] or "", []).append(broker)
+    columns = [groups[rack] for rack in sorted(groups)]
+    return [column[row] for row in range(max(map(len, columns))) for column in columns if row < len(column)]
+
+
+def read_assignment(path: Path) -> Assignment:
+    """Kafka's reassignment JSON. Raises :class:`UsageError` where the file is something else."""
+    try:
+        document = json.loads(path.read_text())
+        assignment = {TopicPartition(entry["topic"], int(entry["partition"])): [int(i) for i in entry["replicas"]] for entry in document["partitions"]}
+    except (json.JSONDecodeError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: not a reassignment ({type(error).__name__}: {error})") from None
+    if not assignment:
+        raise UsageError(f"{path}: the partitions list is empty")
+    return assignment
+
+
+def as_document(assignment: Assignment) -> dict[str, Any]:
+    """Kafka's reassignment JSON as a value."""
+    partitions = [
+        {"topic": tp.topic, "partition": tp.partition, "replicas": replicas, "log_dirs": ["any"] * len(replicas)}
+        for tp, replicas in sorted(assignment.items())
+    ]
+    return {"version": 1, "partitions": partitions}
+
+
+def compact(assignment: Assignment) -> str:
+    """Kafka's reassignment JSON in one line."""
+    return json.dumps(as_document(assignment), separators=(",", ":"))
+
+
+def names(partitions: Mapping[TopicPartition, object] | Sequence[TopicPartition]) -> str:
+    """``topic-0,topic-1``."""
+    return ",".join(str(tp) for tp in sorted(partitions))
+
+
+def plural(partitions: Mapping[TopicPartition, object] | Sequence[TopicPartition]) -> str:
+    """``s`` for more than one."""
+    return "s" if len(partitions) > 1 else ""
+
+
+def commas(values: Sequence[int]) -> str:
+    """``1,2,3``."""
+    return ",".join(map(str, values))

@@ -1,0 +1,80 @@
+"""Overrides in ``/config``, obeyed live: of topics by their logs, of brokers by the values in force.
+
+Answers to: ``kafka.server.{TopicConfigHandler,BrokerConfigHandler}`` on ``ZkConfigManager``. Deterministic.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.common.errors import ConfigError
+from kafkalite.common.tasks import Lane
+from kafkalite.log.config import LogConfig, log_config
+from kafkalite.log.manager import LogManager
+from kafkalite.zk.stores.config import EVERYTHING, ConfigStore
+from kafkalite.zk.stores.feeds import NotificationFeed
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.config import BROKERS, DEFAULT, TOPICS
+
+log = logging.getLogger(__name__)
+
+
+class ConfigWatcher:
+    """Reads what a notification names and hands it on. A wrong value is logged and the old one kept."""
+
+    def __init__(self, broker_id: int, store: ConfigStore, dynamic: DynamicConfig, logs: LogManager) -> None:
+        self._broker_id = broker_id
+        self._store = store
+        self._dynamic = dynamic
+        self._logs = logs
+        self._lane = Lane("configuration changes", self._handle)
+        self._feed: NotificationFeed | None = None
+        dynamic.on_change(self._defaults_changed)
+
+    async def start(self) -> None:
+        """Watch, then read this broker's own overrides. Topics' are read when their logs are made."""
+        self._feed = await self._store.watch_changes(lambda kind, name: self._lane.put((kind, name)))
+        await self._read_brokers()
+
+    def close(self) -> None:
+        """Watch no more."""
+        if self._feed is not None:
+            self._feed.stop()
+        self._lane.close()
+
+    async def topic_config(self, topic: str) -> LogConfig:
+        """The configuration of a topic's logs as it is now; the broker's defaults where the overrides are unusable."""
+        try:
+            return log_config(self._dynamic.values, await self._store.topic(topic))
+        except (ConfigError, MalformedZnodeError) as error:
+            log.error("configuration of topic %s: %s; the broker's defaults are used", topic, error)
+            return log_config(self._dynamic.values, {})
+
+    async def _handle(self, change: tuple[str, str]) -> None:
+        kind, name = change
+        if kind == EVERYTHING:
+            await self._read_brokers()
+            for topic in {tp.topic for tp in self._logs.logs}:
+                await self._read_topic(topic)
+        elif kind == TOPICS:
+            await self._read_topic(name)
+        elif kind == BROKERS and name in (DEFAULT, str(self._broker_id)):
+            await self._read_brokers()
+
+    async def _read_brokers(self) -> None:
+        self._dynamic.update_default(await self._store.broker(DEFAULT))
+        self._dynamic.update_broker(await self._store.broker(self._broker_id))
+
+    async def _read_topic(self, topic: str) -> None:
+        try:
+            config = log_config(self._dynamic.values, await self._store.topic(topic))
+        except (ConfigError, MalformedZnodeError) as error:
+            log.error("configuration of topic %s: %s; it stays as it was", topic, error)
+            return
+        self._logs.update_topic_config(topic, config)
+        log.info("configuration of topic %s read anew", topic)
+
+    def _defaults_changed(self, names: frozenset[str]) -> None:
+        log.info("dynamic configuration changed: %s", ", ".join(sorted(names)))
+        self._logs.update_defaults(self._dynamic.values)

@@ -1,0 +1,104 @@
+"""What this broker does with the controller's requests, and how it sends its own.
+
+Answers to: ``kafka.server.KafkaApis`` (``handleLeaderAndIsrRequest`` and its like) and
+``kafka.server.BrokerToControllerChannelManager``. Deterministic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from kafkalite.cluster.control import (
+    ControlledShutdown,
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsr,
+    StopReplica,
+    UpdateMetadata,
+)
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker
+from kafkalite.common.errors import ErrorCode
+from kafkalite.controller.controller import Controller
+from kafkalite.network.client import ConnectionLost
+from kafkalite.network.control import ControlClient
+from kafkalite.replication.manager import ReplicaManager
+
+log = logging.getLogger(__name__)
+
+
+class ControlPlane:
+    """Fences and carries out control requests. ``broker_epoch`` is set at every registration.
+
+    A request of an older controller, or one meant for an earlier incarnation of this broker, is refused with
+    STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH and changes nothing.
+    """
+
+    def __init__(
+        self,
+        metadata: MetadataCache,
+        replicas: ReplicaManager,
+        controller: Controller,
+        on_metadata: Callable[[], None],
+    ) -> None:
+        self.broker_epoch = -1
+        self._controller_epoch = -1
+        self._metadata = metadata
+        self._replicas = replicas
+        self._controller = controller
+        self._on_metadata = on_metadata
+
+    async def handle(self, request: ControlRequest) -> ControlResponse:
+        """Carry ``request`` out; the answer says what went wrong."""
+        if isinstance(request, ControlledShutdown):
+            return await self._controller.controlled_shutdown(request)
+        stale = self._fence(request)
+        if stale is not None:
+            return ControlResponse(stale)
+        if isinstance(request, LeaderAndIsr):
+            return await self._replicas.become_leader_or_follower(request)
+        if isinstance(request, StopReplica):
+            return await self._replicas.stop_replicas(request)
+        return self._update_metadata(request)
+
+    def _fence(self, request: LeaderAndIsr | StopReplica | UpdateMetadata) -> ErrorCode | None:
+        what = type(request).__name__
+        if request.controller_epoch < self._controller_epoch:
+            log.warning(
+                "%s of controller %d refused: its epoch %d is older than %d",
+                what, request.controller_id, request.controller_epoch, self._controller_epoch,
+            )  # fmt: skip
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if request.broker_epoch != self.broker_epoch:
+            log.warning(
+                "%s of controller %d refused: it was meant for broker epoch %d, ours is %d",
+                what, request.controller_id, request.broker_epoch, self.broker_epoch,
+            )  # fmt: skip
+            return ErrorCode.STALE_BROKER_EPOCH
+        self._controller_epoch = request.controller_epoch
+        return None
+
+    def _update_metadata(self, request: UpdateMetadata) -> ControlResponse:
+        version = self._metadata.version
+        self._metadata.update_brokers({broker.id: broker for broker in request.brokers})
+        self._metadata.remove_topics(request.deleted_topics)
+        self._metadata.apply(request.states)
+        if self._metadata.version != version:
+            self._on_metadata()
+        return ControlResponse(ErrorCode.NONE)
+
+
+class ControlChannel:
+    """A controller's way to the brokers: the port :class:`kafkalite.controller.ports.BrokerChannel`."""
+
+    def __init__(self, client: ControlClient, timeout: float) -> None:
+        self._client = client
+        self._timeout = timeout
+
+    def send(self, broker: Broker, request: ControlRequest) -> Awaitable[ControlResponse]:
+        """Deliver ``request`` to the broker's control-plane listener. Raises :class:`ConnectionLost`."""
+        endpoint = broker.endpoint(CONTROL_PLANE_LISTENER)
+        if endpoint is None:
+            raise ConnectionLost(f"broker {broker.id} has no listener {CONTROL_PLANE_LISTENER}")
+        return self._client.send(endpoint, request, self._timeout)

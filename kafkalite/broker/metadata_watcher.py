@@ -1,0 +1,234 @@
+"""Every broker's own eyes on ZooKeeper: brokers, topics, assignments and partition states, each under a watch.
+
+Answers to: nothing in Kafka after 0.8 (brokers there learn from the controller's requests alone); the classic
+design's ``ZkClient`` listeners come nearest. Deterministic.
+
+The controller's requests only make a broker learn sooner. An event *invalidates*; a paced pass then re-reads what is
+invalid, which also re-arms the watch, and hands the states to the cache and to the replicas. A lost connection
+drops every watch at once: that is one full pass, not a storm.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.tasks import gather, spawn
+from kafkalite.common.types import TopicPartition
+from kafkalite.zk.port import WatchEvent, ZkError
+from kafkalite.zk.stores.brokers import BrokerStore
+from kafkalite.zk.stores.topics import TopicStore
+from kafkalite.zk.znodes import brokers as broker_znodes
+from kafkalite.zk.znodes import topics as topic_znodes
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+
+log = logging.getLogger(__name__)
+
+PACE = 0.02
+"""Seconds from the first invalidation to the pass that re-reads: long enough to gather a burst into one pass."""
+
+RETRY = 0.5
+"""Seconds until a pass that failed (the connection went) is tried again."""
+
+CHUNK = 500
+"""How many znodes are asked for at once."""
+
+
+class StateSink(Protocol):
+    """Who acts on what was read: the replica manager."""
+
+    def apply_states(self, states: Sequence[PartitionState]) -> Awaitable[None]:
+        """Lead, follow or stop as these states say, where they are newer than what is known."""
+
+    def topics_deleted(self, names: Iterable[str]) -> Awaitable[None]:
+        """These topics are no longer in ZooKeeper."""
+
+
+class MetadataWatcher:
+    """Keeps a :class:`MetadataCache` and a :class:`StateSink` at what ZooKeeper says.
+
+    ``on_change`` is called after every pass that changed the cache.
+    """
+
+    def __init__(
+        self,
+        brokers: BrokerStore,
+        topics: TopicStore,
+        cache: MetadataCache,
+        sink: StateSink,
+        clock: Clock,
+        on_change: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._brokers = brokers
+        self._topics = topics
+        self._cache = cache
+        self._sink = sink
+        self._clock = clock
+        self._on_change = on_change
+        self._assignments: dict[str, topic_znodes.TopicAssignment] = {}
+        self._armed: set[str] = set()
+        self._invalid: set[str] = set()
+        self._timer: Timer | None = None
+        self._passing = False
+        self._closed = False
+
+    async def start(self) -> None:
+        """Read everything once; returns when the cache is complete. Raises :class:`ZkError`."""
+        self._invalid.update((broker_znodes.IDS, topic_znodes.TOPICS))
+        while self._invalid:
+            await self._pass()
+
+    def resync(self) -> None:
+        """Read everything again: a new session began, or watches were lost."""
+        self._armed.clear()
+        self._invalidate(broker_znodes.IDS)
+        self._invalidate(topic_znodes.TOPICS)
+        for topic in self._assignments:
+            self._invalidate(topic_znodes.topic_path(topic))
+
+    def close(self) -> None:
+        """Read nothing more."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # Events
+
+    def _on_event(self, event: WatchEvent) -> None:
+        self._armed.discard(event.path)
+        self._invalidate(event.path)
+
+    def _watch(self, path: str) -> Callable[[WatchEvent], None] | None:
+        """The watch to set with a read of ``path``; none where one is set already."""
+        if path in self._armed:
+            return None
+        self._armed.add(path)
+        return self._on_event
+
+    def _invalidate(self, path: str, after: float = PACE) -> None:
+        if self._closed:
+            return
+        self._invalid.add(path)
+        if self._timer is None and not self._passing:
+            self._timer = self._clock.call_later(after, self._begin_pass)
+
+    def _begin_pass(self) -> None:
+        self._timer = None
+        self._passing = True
+        spawn(self._guarded_pass(), "metadata pass")
+
+    async def _guarded_pass(self) -> None:
+        pause = PACE
+        taken = set(self._invalid)
+        try:
+            await self._pass()
+        except ZkError as error:
+            # Whatever was not read is still invalid; its watch may or may not be set.
+            log.warning("reading metadata from ZooKeeper failed, will try again: %s", error)
+            self._invalid |= taken
+            self._armed -= taken
+            pause = RETRY
+        finally:
+            self._passing = False
+        if self._invalid and not self._closed:
+            self._timer = self._clock.call_later(pause, self._begin_pass)
+
+    # One pass
+
+    async def _pass(self) -> None:
+        invalid, self._invalid = self._invalid, set()
+        version = self._cache.version
+        if broker_znodes.IDS in invalid:
+            await self._read_brokers()
+        if topic_znodes.TOPICS in invalid:
+            invalid |= await self._read_names()
+        topics, states = self._sort(invalid)
+        wanted = set(states)
+        for start in range(0, len(topics), CHUNK):
+            for tps in await gather(self._read_assignment(topic) for topic in topics[start : start + CHUNK]):
+                wanted.update(tps)
+        await self._read_states(sorted(wanted))
+        if self._cache.version != version:
+            self._on_change()
+
+    def _sort(self, invalid: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
+        """The topics whose assignments, and the partitions whose states, are invalid."""
+        topics: list[str] = []
+        states: list[TopicPartition] = []
+        for path in invalid:
+            parts = path.split("/")
+            if len(parts) == 4 and path.startswith(topic_znodes.TOPICS):
+                topics.append(parts[3])
+            elif len(parts) == 7:
+                states.append(TopicPartition(parts[3], int(parts[5])))
+        return [topic for topic in topics if topic in self._assignments], states
+
+    async def _read_brokers(self) -> None:
+        live = await self._brokers.live(self._watch(broker_znodes.IDS))
+        changed = self._cache.update_brokers(live)
+        if changed:
+            log.info("live brokers are now %s (changed: %s)", sorted(live), sorted(changed))
+
+    async def _read_names(self) -> set[str]:
+        """Notes which topics there are; returns the assignment znodes of new ones."""
+        names = set(await self._topics.names(self._watch(topic_znodes.TOPICS)))
+        gone = (self._assignments.keys() | self._cache.topics.keys()) - names
+        for topic in gone:
+            self._assignments.pop(topic, None)
+        if gone:
+            log.info("topics no longer in ZooKeeper: %s", sorted(gone))
+            self._cache.remove_topics(gone)
+            await self._sink.topics_deleted(gone)
+        fresh = names - self._assignments.keys()
+        for topic in fresh:
+            self._assignments[topic] = topic_znodes.TopicAssignment(None, {})
+        return {topic_znodes.topic_path(topic) for topic in fresh}
+
+    async def _read_assignment(self, topic: str) -> list[TopicPartition]:
+        """Notes a topic's assignment; returns the partitions whose states must be read."""
+        path = topic_znodes.topic_path(topic)
+        try:
+            found = await self._topics.assignment(topic, self._watch(path))
+        except MalformedZnodeError as error:
+            log.error("ignored until it is mended: %s", error)
+            return []
+        if found is None:
+            self._armed.discard(path)
+            return []
+        known = self._assignments.get(topic)
+        assignment = found[0]
+        self._assignments[topic] = assignment
+        anew = known is None or known.topic_id != assignment.topic_id
+        if anew:
+            self._armed -= {topic_znodes.state_path(TopicPartition(topic, p)) for p in assignment.partitions}
+        return [
+            TopicPartition(topic, partition)
+            for partition, replicas in assignment.partitions.items()
+            if anew
+            or topic_znodes.state_path(TopicPartition(topic, partition)) not in self._armed
+            or known is None
+            or known.partitions.get(partition) != replicas
+        ]
+
+    async def _read_states(self, partitions: Sequence[TopicPartition]) -> None:
+        for start in range(0, len(partitions), CHUNK):
+            read = await gather(self._read_state(tp) for tp in partitions[start : start + CHUNK])
+            states = [state for state in read if state is not None]
+            self._cache.apply(states)
+            await self._sink.apply_states(states)
+
+    async def _read_state(self, tp: TopicPartition) -> PartitionState | None:
+        topic = self._assignments.get(tp.topic)
+        if topic is None:
+            return None
+        path = topic_znodes.state_path(tp)
+        replicas = topic.partitions.get(tp.partition, topic_znodes.UNASSIGNED)
+        try:
+            return await self._topics.state(tp, topic.topic_id, replicas, self._watch(path))
+        except MalformedZnodeError as error:
+            log.error("ignored until it is mended: %s", error)
+            return None

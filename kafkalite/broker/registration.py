@@ -1,0 +1,76 @@
+"""This broker's place in ``/brokers/ids``, session after session.
+
+Answers to: ``kafka.server.KafkaServer`` (registration) and ``StateChangeHandler`` of its ZooKeeper client. Deterministic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from kafkalite.cluster.model import Broker
+from kafkalite.common.errors import StartupError
+from kafkalite.common.tasks import Lane
+from kafkalite.zk.port import SessionState, ZkClient, ZkError
+from kafkalite.zk.stores.brokers import BrokerStore
+
+log = logging.getLogger(__name__)
+
+
+class Registration:
+    """Registers ``broker`` in every new session.
+
+    ``on_registered(epoch, session)`` is awaited after each registration, ``on_refused(error)`` called when another
+    live session holds this broker's id.
+    """
+
+    def __init__(
+        self,
+        client: ZkClient,
+        store: BrokerStore,
+        broker: Broker,
+        on_registered: Callable[[int, int], Awaitable[None]],
+        on_refused: Callable[[StartupError], None],
+    ) -> None:
+        self._client = client
+        self._store = store
+        self._broker = broker
+        self._on_registered = on_registered
+        self._on_refused = on_refused
+        self._session = 0
+        self._lane = Lane("registration", self._register_anew)
+
+    async def start(self) -> None:
+        """Register for the first time. Raises :class:`StartupError` where the id is taken."""
+        await self._register()
+        self._client.add_listener(self._on_session)
+
+    async def stop(self) -> None:
+        """Withdraw the registration; there is no other after it."""
+        self._lane.close()
+        try:
+            await self._store.unregister()
+        except ZkError as error:
+            log.warning("the registration could not be withdrawn, the end of the session will do it: %s", error)
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.CONNECTED and self._client.session != self._session:
+            self._lane.put(self._client.session)
+
+    async def _register_anew(self, session: int) -> None:
+        if session != self._client.session or session == self._session:
+            return
+        try:
+            await self._register()
+        except StartupError as error:
+            self._on_refused(error)
+        except ZkError as error:
+            # The session went again; the next CONNECTED brings us back here.
+            log.warning("registration in session 0x%x failed: %s", session & (2**64 - 1), error)
+
+    async def _register(self) -> None:
+        session = self._client.session
+        epoch = await self._store.register(self._broker)
+        self._session = session
+        log.info("registered as broker %d with broker epoch %d", self._broker.id, epoch)
+        await self._on_registered(epoch, session)

@@ -1,0 +1,61 @@
+"""From server.properties to what each room is told of it.
+
+Answers to: the accessors of ``kafka.server.KafkaConfig``. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kafkalite.broker.config import BrokerConfig
+from kafkalite.controller.ports import ControllerConfig
+from kafkalite.network.server import NetworkLimits
+from kafkalite.replication.config import ReplicationConfig
+
+
+DEFAULT_INFLIGHT_BYTES = 512 << 20
+"""Bound on requests in memory where ``queued.max.request.bytes`` sets none; Kafka then sets none either."""
+
+
+def network_limits(values: Mapping[str, Any]) -> NetworkLimits:
+    """Bounds of the front door."""
+    queued = int(values["queued.max.request.bytes"])
+    return NetworkLimits(
+        max_request_bytes=values["socket.request.max.bytes"],
+        max_connections=values["max.connections"],
+        max_connections_per_ip=values["max.connections.per.ip"],
+        idle_timeout=values["connections.max.idle.ms"] / 1000,
+        max_inflight_bytes=queued if queued > 0 else DEFAULT_INFLIGHT_BYTES,
+        backlog=values["socket.listen.backlog.size"],
+    )
+
+
+def replication_config(config: BrokerConfig, broker_id: int) -> ReplicationConfig:
+    """What replication is told."""
+    values = config.values
+    return ReplicationConfig(
+        broker_id=broker_id,
+        inter_broker_listener=config.inter_broker_listener,
+        rack=config.rack,
+        num_replica_fetchers=values["num.replica.fetchers"],
+        replica_lag_time_max_ms=values["replica.lag.time.max.ms"],
+        replica_fetch_wait_max_ms=values["replica.fetch.wait.max.ms"],
+        replica_fetch_min_bytes=values["replica.fetch.min.bytes"],
+        replica_fetch_max_bytes=values["replica.fetch.max.bytes"],
+        replica_fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],
+        replica_fetch_backoff_ms=values["replica.fetch.backoff.ms"],
+        replica_socket_timeout_ms=values["replica.socket.timeout.ms"],
+        replica_selector_class=values["replica.selector.class"] or "",
+    )
+
+
+def controller_config(values: Mapping[str, Any]) -> ControllerConfig:
+    """What the controller is told."""
+    return ControllerConfig(
+        unclean_leader_election=values["unclean.leader.election.enable"],
+        auto_leader_rebalance=values["auto.leader.rebalance.enable"],
+        leader_imbalance_check_interval=float(values["leader.imbalance.check.interval.seconds"]),
+        leader_imbalance_per_broker_percentage=values["leader.imbalance.per.broker.percentage"],
+        delete_topic=values["delete.topic.enable"],
+    )

@@ -1,0 +1,183 @@
+"""A broker's picture of the cluster follows ZooKeeper by itself, whatever the controller sends or does not send."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from kafkalite.broker.metadata_watcher import PACE, RETRY, MetadataWatcher
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.common.tasks import deferred
+from kafkalite.common.types import TopicPartition
+from kafkalite.testing.clock import ManualClock
+from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
+from kafkalite.zk.stores.brokers import BrokerStore
+from kafkalite.zk.stores.paths import ensure, set_or_create
+from kafkalite.zk.stores.topics import TopicStore
+from kafkalite.zk.znodes.topics import TopicAssignment, encode_state, encode_topic, state_path, topic_path
+
+FIRST = uuid.UUID(int=1)
+SECOND = uuid.UUID(int=2)
+PARTITION = TopicPartition("t", 0)
+
+
+class RecordingSink:
+    """Notes what replication would be told."""
+
+    def __init__(self) -> None:
+        self.states: list[PartitionState] = []
+        self.deleted: list[str] = []
+
+    async def apply_states(self, states: Sequence[PartitionState]) -> None:
+        self.states.extend(states)
+
+    async def topics_deleted(self, names: Iterable[str]) -> None:
+        self.deleted.extend(names)
+
+
+class World:
+    """A ZooKeeper, somebody who writes to it, and the watcher of a broker."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.zookeeper = MemoryZooKeeper()
+        self.writer = self.zookeeper.client()
+        self.client: MemoryZkClient = self.zookeeper.client()
+        self.cache = MetadataCache()
+        self.sink = RecordingSink()
+        self.watcher = MetadataWatcher(
+            BrokerStore(self.client, self.clock), TopicStore(self.client), self.cache, self.sink, self.clock
+        )
+
+    def write(self, path: str, data: bytes) -> None:
+        deferred(set_or_create(self.writer, path, data))
+
+    def topic(self, topic_id: uuid.UUID, *replicas: int) -> None:
+        self.write(topic_path("t"), encode_topic(TopicAssignment(topic_id, {0: PartitionAssignment(replicas)})))
+
+    def state(self, leader: int, leader_epoch: int, *isr: int) -> None:
+        self.write(state_path(PARTITION), encode_state(PartitionState("t", 0, FIRST, leader, leader_epoch, isr, 1)))
+
+    def register(self, broker_id: int) -> MemoryZkClient:
+        client = self.zookeeper.client()
+        broker = Broker(broker_id, (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9000 + broker_id),))
+        deferred(BrokerStore(client, self.clock).register(broker))
+        return client
+
+    def leader(self) -> int | None:
+        state = self.cache.state(PARTITION)
+        return None if state is None else state.leader
+
+
+@pytest.fixture
+def world() -> World:
+    made = World()
+    deferred(ensure(made.writer, "/brokers/topics"))
+    return made
+
+
+def test_start_reads_everything(world: World) -> None:
+    world.register(1)
+    world.topic(FIRST, 1, 2)
+    world.state(1, 0, 1, 2)
+    deferred(world.watcher.start())
+    assert sorted(world.cache.brokers) == [1]
+    assert world.leader() == 1
+    assert world.cache.topic_id("t") == FIRST
+    assert [state.isr for state in world.sink.states] == [(1, 2)]
+
+
+def test_a_new_topic_is_seen_although_its_state_is_written_later(world: World) -> None:
+    deferred(world.watcher.start())
+    world.topic(FIRST, 1)
+    world.clock.advance(PACE)
+    assert world.leader() is None
+    world.state(1, 0, 1)
+    world.clock.advance(PACE)
+    assert world.leader() == 1
+
+
+def test_each_of_many_leader_changes_is_seen(world: World) -> None:
+    world.topic(FIRST, 1, 2)
+    world.state(1, 0, 1, 2)
+    deferred(world.watcher.start())
+    for epoch in range(1, 21):
+        world.state(1 + epoch % 2, epoch, 1, 2)
+        world.clock.advance(PACE)
+        assert world.leader() == 1 + epoch % 2, f"leader epoch {epoch}"
+
+
+def test_a_broker_that_goes_is_noticed(world: World) -> None:
+    gone = world.register(1)
+    world.register(2)
+    deferred(world.watcher.start())
+    gone.expire_session()
+    world.clock.advance(PACE)
+    assert sorted(world.cache.brokers) == [2]
+
+
+def test_a_burst_of_events_is_one_pass(world: World) -> None:
+    world.topic(FIRST, 1, 2)
+    world.state(1, 0, 1, 2)
+    deferred(world.watcher.start())
+    world.sink.states.clear()
+    world.state(2, 1, 1, 2)
+    world.state(1, 2, 1, 2)
+    world.state(2, 3, 1, 2)
+    world.clock.advance(PACE)
+    assert [state.leader_epoch for state in world.sink.states] == [3]
+
+
+def test_a_reassignment_is_handed_on(world: World) -> None:
+    world.topic(FIRST, 1, 2)
+    world.state(1, 0, 1, 2)
+    deferred(world.watcher.start())
+    world.topic(FIRST, 1, 2, 3)
+    world.clock.advance(PACE)
+    assert world.sink.states[-1].replicas == (1, 2, 3)
+
+
+def test_a_deleted_topic_is_forgotten_and_its_successor_starts_anew(world: World) -> None:
+    world.topic(FIRST, 1)
+    world.state(1, 7, 1)
+    deferred(world.watcher.start())
+    for path in (
+        state_path(PARTITION),
+        "/brokers/topics/t/partitions/0",
+        "/brokers/topics/t/partitions",
+        topic_path("t"),
+    ):
+        deferred(world.writer.delete(path))
+    world.clock.advance(PACE)
+    assert world.sink.deleted == ["t"]
+    assert world.leader() is None
+    world.topic(SECOND, 1)
+    world.state(1, 0, 1)
+    world.clock.advance(PACE)
+    assert world.cache.topic_id("t") == SECOND
+    assert world.sink.states[-1].topic_id == SECOND
+    assert world.sink.states[-1].leader_epoch == 0
+
+
+def test_changes_during_a_lost_connection_are_read_afterwards(world: World) -> None:
+    world.topic(FIRST, 1, 2)
+    world.state(1, 0, 1, 2)
+    deferred(world.watcher.start())
+    world.client.lose_connection()
+    world.state(2, 1, 2)
+    world.clock.advance(1.0)
+    assert world.leader() == 1
+    world.client.reconnect()
+    world.clock.advance(RETRY + PACE)
+    assert world.leader() == 2
+
+
+def test_a_malformed_znode_hides_nothing_else(world: World) -> None:
+    world.topic(FIRST, 1)
+    world.state(1, 0, 1)
+    world.write(topic_path("broken"), b"{")
+    deferred(world.watcher.start())
+    assert world.leader() == 1

@@ -1,6 +1,6 @@
 """Frames and headers: where a request begins and ends, who sent it and which answer it gets.
 
-Answers to: ``org.apache.kafka.common.network.NetworkReceive`` and ``common.requests.{RequestHeader,ResponseHeader}``. Pure.
+Answers to: ``org.apache.kafka.common.network.NetworkReceive`` and ``common.requests.RequestHeader``. Pure.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import struct
 
 from kafkalite.protocol.api_keys import _NEVER, FIRST_FLEXIBLE, ApiKey, is_flexible
 from kafkalite.protocol.errors import ProtocolError
+from kafkalite.protocol.wire import INT32, MALFORMED, skip_tags
 
 __all__ = [
     "FrameParser",
@@ -22,7 +23,6 @@ __all__ = [
 
 _HEADER = struct.Struct(">hhi")
 _HEADER_CLIENT = struct.Struct(">hhih")
-_INT32 = struct.Struct(">i")
 _FLEXIBLE: dict[int, int] = {int(key): version for key, version in FIRST_FLEXIBLE.items()}
 
 
@@ -49,45 +49,6 @@ class RequestHeader:
         )
 
     __hash__ = None  # type: ignore[assignment]
-
-
-def skip_tagged_fields(frame: memoryview | bytes | bytearray, pos: int) -> int:
-    """The position behind a section of tagged fields. Raises :class:`ProtocolError`."""
-    count, pos = read_uvarint(frame, pos)
-    for _ in range(count):
-        _, pos = read_uvarint(frame, pos)
-        size, pos = read_uvarint(frame, pos)
-        pos += size
-        if pos > len(frame):
-            raise ProtocolError("a tagged field runs past the end")
-    return pos
-
-
-def read_uvarint(frame: memoryview | bytes | bytearray, pos: int) -> tuple[int, int]:
-    """An unsigned varint of at most five bytes, and the position behind it. Raises :class:`ProtocolError`."""
-    value = shift = 0
-    try:
-        while True:
-            byte = frame[pos]
-            pos += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value, pos
-            shift += 7
-            if shift > 28:
-                raise ProtocolError("a varint of more than five bytes")
-    except IndexError:
-        raise ProtocolError("truncated inside a varint") from None
-
-
-def write_uvarint(value: int) -> bytes:
-    """The reverse of :func:`read_uvarint`."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
@@ -123,7 +84,10 @@ def parse_request_header(frame: memoryview) -> tuple[RequestHeader, int]:
         if pos < len(frame) and frame[pos] == 0:
             pos += 1
         else:
-            pos = skip_tagged_fields(frame, pos)
+            try:
+                pos = skip_tags(frame, pos)
+            except MALFORMED:
+                raise ProtocolError("the request ends inside its header") from None
     return RequestHeader(api_key, api_version, correlation_id, client_id), pos
 
 
@@ -140,22 +104,121 @@ def response_header(header: RequestHeader) -> bytes:
     """The header of the answer to ``header``, without the frame's length."""
     api_key = header.api_key
     if header.api_version >= _FLEXIBLE.get(api_key, _NEVER) and api_key != 18:
-        return _INT32.pack(header.correlation_id) + b"\0"
-    return _INT32.pack(header.correlation_id)
+        return INT32.pack(header.correlation_id) + b"\0"
+    return INT32.pack(header.correlation_id)
 
 
 def response_body_offset(api_key: int, version: int, frame: memoryview) -> int:
     """Where the body of a response begins in its frame (without length). Raises :class:`ProtocolError`."""
     if is_flexible(api_key, version) and api_key != ApiKey.API_VERSIONS:
-        return skip_tagged_fields(frame, 4)
+        try:
+            return skip_tags(frame, 4)
+        except MALFORMED:
+            raise ProtocolError("the response ends inside its header") from None
     if len(frame) < 4:
         raise ProtocolError(f"a response of {len(frame)} bytes has no header")
     return 4
 
 
 class FrameParser:
-    """Cuts a stream of bytes into frames (4-byte length, then as much).
+    """Cuts a stream of bytes into frames (4-byte length, then as much), each in memory of its own.
 
-    It owns the buffers that the stream is read into, so that nothing is copied twice: ask
-    :meth:`buffer` where to read, tell :meth:`received` how much came, take the frames that it returns.
+    Whoever reads the stream asks :meth:`target` where the next bytes go and tells :meth:`received` how many
+    came. Small frames are read many at a time into ``scratch``, a buffer that any number of parsers share (it
+    holds nothing between the two calls), and copied once; a large frame is read straight into its own
+    memory, which grows with what has come, so that a mere announcement of a large frame costs nothing.
     """
+
+    __slots__ = ("_filled", "_large", "_partial", "_size", "_tail", "max_size")
+
+    LARGE = 1 << 15
+    """A frame larger than this gets its own memory before it is complete."""
+    FIRST_ALLOCATION = 1 << 21
+    """Of a larger frame no more than this is allocated before as much has come."""
+    PEEK = 256
+    """After a large frame so little is read that the next large one is hardly copied at all."""
+
+    def __init__(self, max_size: int) -> None:
+        self.max_size = max_size
+        self._tail: bytes | bytearray = b""
+        self._partial: bytearray | None = None
+        self._filled = 0
+        self._size = 0
+        self._large = False
+
+    @property
+    def held(self) -> int:
+        """Bytes of memory held for an incomplete frame."""
+        return len(self._tail) if self._partial is None else len(self._partial)
+
+    def target(self, scratch: memoryview) -> memoryview:
+        """Where to read the next bytes to; at least one byte long, to be filled from its start."""
+        partial = self._partial
+        if partial is not None:
+            if self._filled == len(partial):
+                partial.extend(bytes(min(self._size, 2 * self._filled) - self._filled))
+            return memoryview(partial)[self._filled :]
+        tail = self._tail
+        if tail:
+            size = len(tail)
+            scratch[:size] = tail
+            return scratch[size:]
+        return scratch[: self.PEEK] if self._large else scratch
+
+    def received(self, scratch: bytearray, count: int) -> list[bytearray]:
+        """``count`` bytes came into the last :meth:`target`: the frames that are complete now, without their lengths.
+
+        ``scratch`` is the buffer under the view that :meth:`target` was given. The target must have been let go.
+        Raises :class:`ProtocolError` for a negative or too large length.
+        """
+        partial = self._partial
+        if partial is not None:
+            self._filled += count
+            if self._filled < self._size:
+                return []
+            self._partial = None
+            return [partial]
+        pos = 0
+        end = len(self._tail) + count
+        max_size = self.max_size
+        unpack = INT32.unpack_from
+        frames: list[bytearray] = []
+        while end - pos >= 4:
+            size: int = unpack(scratch, pos)[0]
+            after = pos + 4 + size
+            if not 0 <= size <= max_size:
+                raise ProtocolError(f"a frame of {size} bytes (at most {max_size} are allowed)")
+            if after > end:
+                if size > self.LARGE:
+                    self._start_large(scratch[pos + 4 : end], size)
+                    return frames
+                break
+            frames.append(scratch[pos + 4 : after])
+            pos = after
+        self._tail = scratch[pos:end] if pos < end else b""
+        # A peek that was filled, and not by the head of a large frame, meets small frames: read much again.
+        self._large = False
+        return frames
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[bytearray]:
+        """The frames that ``data`` completes, where the bytes have been read already."""
+        frames: list[bytearray] = []
+        scratch = bytearray(2 * self.LARGE)
+        rest = memoryview(data)
+        with memoryview(scratch) as view:
+            while rest:
+                target = self.target(view[:])
+                count = min(len(target), len(rest))
+                target[:count] = rest[:count]
+                target.release()
+                rest = rest[count:]
+                frames += self.received(scratch, count)
+        return frames
+
+    def _start_large(self, head: bytearray, size: int) -> None:
+        self._tail = b""
+        self._large = True
+        self._filled = len(head)
+        self._size = size
+        head.extend(bytes(min(size, max(self.FIRST_ALLOCATION, len(head) + 1)) - len(head)))
+        self._partial = head

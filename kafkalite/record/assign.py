@@ -1,7 +1,7 @@
 """The leader's changes to what was produced: offsets and epochs, append time, codec, message format.
 
-Answers to: ``LogValidator.{assignOffsetsNonCompressed,convertAndAssignOffsetsNonCompressed,buildRecordsAndAssignOffsets}``.
-Pure.
+Answers to: ``LogValidator``'s ``assignOffsetsNonCompressed``, ``convertAndAssignOffsetsNonCompressed`` and
+``buildRecordsAndAssignOffsets``. Pure.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ def _decompress_zstd(view: memoryview, max_size: int) -> Buffer | None:
 
 
 def _zstd_bound(view: memoryview, max_size: int) -> int:
-    """The most that the frames of ``view`` can unfold to, by their block headers; no longer counted past ``max_size``."""
+    """The most that the frames of ``view`` can unfold to, by their block headers; not counted on past ``max_size``."""
     pos, end, bound = 0, len(view), 0
     while pos < end:
         magic = _LE32.unpack_from(view, pos)[0]

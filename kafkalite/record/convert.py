@@ -46,14 +46,13 @@ def up_convert(buf: Buffer) -> bytes:
         runs = [[item] for item in batches] if codec else [batches]
         for run in runs:
             records = [record for pos, header in run for record in records_of(view, header, pos)]
-            out.append(
-                encode_batch(
-                    records,
-                    codec=codec,
-                    timestamp_type=timestamp_type,
-                    log_append_time=max(record.timestamp for record in records),
+            append_time = max(record.timestamp for record in records)
+            try:
+                out.append(
+                    encode_batch(records, codec=codec, timestamp_type=timestamp_type, log_append_time=append_time)
                 )
-            )
+            except ValueError as error:
+                raise CorruptRecordError(f"messages out of order: {error}") from error
     return b"".join(out)
 
 

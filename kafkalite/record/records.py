@@ -33,6 +33,7 @@ from kafkalite.record.batch import (
 from kafkalite.record.compression import MAX_DECOMPRESSED_BYTES, compress, decompress
 
 _CRC = struct.Struct(">I")
+_INT64_LIMIT = 1 << 63
 
 
 class Record(NamedTuple):
@@ -115,6 +116,8 @@ def iter_records(
 def _read_record(body: bytes, at: int, header: BatchHeader, append_time: int | None) -> tuple[Record, int]:
     timestamp_delta, at = read_varint(body, at)
     offset_delta, at = read_varint(body, at)
+    if not 0 <= offset_delta <= MAX_SEQUENCE:
+        raise CorruptRecordError(f"a record is {offset_delta} away from its batch's offset")
     key, at = _read_bytes(body, at)
     value, at = _read_bytes(body, at)
     count, at = read_varint(body, at)
@@ -134,8 +137,15 @@ def _read_record(body: bytes, at: int, header: BatchHeader, append_time: int | N
         sequence = header.base_sequence + offset_delta
         if sequence > MAX_SEQUENCE:
             sequence -= MAX_SEQUENCE + 1
-    timestamp = append_time if append_time is not None else header.base_timestamp + timestamp_delta
+    timestamp = append_time if append_time is not None else _wrap(header.base_timestamp + timestamp_delta)
     return Record(header.base_offset + offset_delta, timestamp, key, value, headers, sequence), at
+
+
+def _wrap(value: int) -> int:
+    # Java's longs overflow silently, and so do absurd timestamps in the batches that Java clients write.
+    return (
+        value if -_INT64_LIMIT <= value < _INT64_LIMIT else (value + _INT64_LIMIT) % (2 * _INT64_LIMIT) - _INT64_LIMIT
+    )
 
 
 def _read_bytes(body: bytes, at: int) -> tuple[bytes | None, int]:
@@ -229,7 +239,7 @@ def encode_batch(
         previous, delta = delta, record.offset - first if record.offset >= 0 else delta + 1
         if delta <= previous:
             raise ValueError(f"offset {record.offset} does not ascend")
-        parts.append(encode_record(record, delta, record.timestamp - base_timestamp))
+        parts.append(encode_record(record, delta, _wrap(record.timestamp - base_timestamp)))
         max_timestamp = max(max_timestamp, record.timestamp)
     attributes = codec | (TRANSACTIONAL_MASK if is_transactional else 0) | (CONTROL_MASK if is_control else 0)
     attributes |= DELETE_HORIZON_MASK if delete_horizon_ms is not None else 0

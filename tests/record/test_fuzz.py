@@ -1,0 +1,104 @@
+"""Seeded bad bytes: whatever comes in, only ``ApiError`` and ``CorruptRecordError`` come out, and not much memory."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafkalite.common.errors import ApiError
+from kafkalite.record.batch import CorruptRecordError, iter_headers
+from kafkalite.record.convert import down_convert, records_of, up_convert
+from kafkalite.record.legacy import encode_message_set
+from kafkalite.record.records import assemble, encode_batch
+from kafkalite.record.validator import ValidationConfig, validate_for_leader
+from tests.record.samples import records
+
+CONFIGS = [
+    ValidationConfig(),
+    ValidationConfig(compacted=True, timestamp_type=1),
+    ValidationConfig(compression_type="lz4"),
+    ValidationConfig(target_magic=1),
+]
+GOOD = [encode_batch(records(5), codec=codec) for codec in range(5)]
+GOOD += [encode_message_set(records(5), magic, codec=codec) for magic in range(2) for codec in range(4)]
+
+
+def mutate(data: bytes, chance: random.Random) -> bytes:
+    bad = bytearray(data)
+    for _ in range(chance.randint(1, 5)):
+        kind, at = chance.randrange(5), chance.randrange(len(bad))
+        if kind == 0:
+            bad[at] = chance.randrange(256)
+        elif kind == 1:
+            bad[at : at + 4] = chance.choice([b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"])
+        elif kind == 2:
+            del bad[at : at + chance.randrange(9)]
+        elif kind == 3:
+            bad[at:at] = chance.randbytes(chance.randrange(9))
+        else:
+            bad += data[: chance.randrange(len(data))]
+        if not bad:
+            return b"\0"
+    return bytes(bad)
+
+
+def with_right_crcs(data: bytes) -> bytes:
+    """The same bad bytes behind right CRCs, so that they get past the first gate."""
+    import struct
+    import zlib
+
+    out = bytearray(data)
+    try:
+        for pos, header in list(iter_headers(bytes(out), allow_partial_tail=True)):
+            end = pos + header.size
+            if header.magic == 2:
+                out[pos:end] = assemble(header, bytes(out[pos + 61 : end]))
+            else:
+                struct.pack_into(">I", out, pos + 12, zlib.crc32(out[pos + 16 : end]))
+    except CorruptRecordError:
+        pass
+    return bytes(out)
+
+
+def attempt(data: bytes, config: ValidationConfig) -> int:
+    survived = 0
+    try:
+        result = validate_for_leader(memoryview(bytearray(data)), 10, 1, config, 2000)
+        assert result.last_offset >= result.first_offset == 10
+        survived = 1
+    except ApiError:
+        pass
+    for reader in (up_convert, lambda d: down_convert(d, 0, 3), read_all):
+        try:
+            reader(data)
+        except (ApiError, CorruptRecordError):
+            pass
+    return survived
+
+
+def read_all(data: bytes) -> None:
+    for pos, header in iter_headers(data):
+        records_of(data, header, pos)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mutated_batches(seed: int) -> None:
+    chance = random.Random(seed)
+    survived = 0
+    for _ in range(1200):
+        data = mutate(chance.choice(GOOD), chance)
+        if chance.random() < 0.7:
+            data = with_right_crcs(data)
+        survived += attempt(data, chance.choice(CONFIGS))
+    assert 0 < survived < 1200
+
+
+def test_random_bytes() -> None:
+    chance = random.Random(99)
+    for _ in range(1500):
+        data = bytearray(chance.randbytes(chance.randrange(200)))
+        if len(data) > 17:
+            data[8:12] = (len(data) - 12).to_bytes(4, "big")
+            data[16] = chance.randrange(4)
+        attempt(with_right_crcs(bytes(data)), chance.choice(CONFIGS))

@@ -15,7 +15,8 @@ from kafkalite.record.batch import (
     read_header,
 )
 from kafkalite.record.records import encode_batch
-from tests.record.samples import APPEND_TIME, KAFKA_TIMES, kafka_bytes, kafka_commit_marker, records
+
+from .samples import APPEND_TIME, KAFKA_TIMES, kafka_bytes, kafka_commit_marker, records
 
 KAFKA = kafka_bytes()
 

@@ -9,7 +9,8 @@ from kafkalite.record.batch import check_crc, iter_headers
 from kafkalite.record.convert import down_convert, records_of, up_convert
 from kafkalite.record.legacy import encode_message_set
 from kafkalite.record.records import Record, encode_batch
-from tests.record.samples import expected_records, kafka_bytes, kafka_commit_marker, records
+
+from .samples import expected_records, kafka_bytes, kafka_commit_marker, records
 
 KAFKA = kafka_bytes()
 

@@ -12,7 +12,8 @@ from kafkalite.record.convert import down_convert, records_of, up_convert
 from kafkalite.record.legacy import encode_message_set
 from kafkalite.record.records import assemble, encode_batch
 from kafkalite.record.validator import ValidationConfig, validate_for_leader
-from tests.record.samples import records
+
+from .samples import records
 
 CONFIGS = [
     ValidationConfig(),

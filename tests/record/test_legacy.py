@@ -14,7 +14,8 @@ from kafkalite.record.compression import compress
 from kafkalite.record.convert import records_of
 from kafkalite.record.legacy import encode_message, encode_message_set, read_message, unwrap
 from kafkalite.record.records import Record
-from tests.record.samples import APPEND_TIME, expected_records, kafka_bytes, records
+
+from .samples import APPEND_TIME, expected_records, kafka_bytes, records
 
 KAFKA = kafka_bytes()
 OLD = sorted(kind for kind in KAFKA if kind[0] < 2)

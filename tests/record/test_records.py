@@ -17,7 +17,8 @@ from kafkalite.record.records import (
     read_varint,
     varint,
 )
-from tests.record.samples import APPEND_TIME, expected_records, kafka_bytes, kafka_commit_marker, records
+
+from .samples import APPEND_TIME, expected_records, kafka_bytes, kafka_commit_marker, records
 
 KAFKA = kafka_bytes()
 

@@ -13,7 +13,8 @@ from kafkalite.record.convert import records_of
 from kafkalite.record.legacy import encode_message, encode_message_set
 from kafkalite.record.records import Record, assemble, encode_batch, iter_records
 from kafkalite.record.validator import RecordValidationError, ValidationConfig, ValidBatches, validate_for_leader
-from tests.record.samples import kafka_commit_marker, records
+
+from .samples import kafka_commit_marker, records
 
 NOW = 1_000_000
 PLAIN = ValidationConfig()

@@ -1,6 +1,7 @@
 """Checkpoint files: small texts with a version, a count and one entry a line.
 
-Answers to: ``org.apache.kafka.server.common.CheckpointFile`` and ``kafka.server.checkpoints.OffsetCheckpointFile``. Pure.
+Answers to: ``org.apache.kafka.server.common.CheckpointFile`` and
+``kafka.server.checkpoints.OffsetCheckpointFile``. Pure.
 """
 
 from __future__ import annotations

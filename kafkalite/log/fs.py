@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from collections.abc import Callable
 
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
@@ -190,35 +191,39 @@ class FileHolder:
 class FilePool:
     """Bounds how many files are open, by second chance: a holder whose file was used lately is passed over once."""
 
-    __slots__ = ("_holders", "limit")
+    __slots__ = ("_holders", "_lock", "limit")
 
     def __init__(self, limit: int) -> None:
         self.limit = max(1, limit)
         self._holders: dict[FileHolder, None] = {}
+        # Directories are loaded side by side in threads.
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._holders)
 
     def add(self, holder: FileHolder) -> None:
         """``holder`` has just opened its file; another may lose its own."""
-        holders = self._holders
-        while len(holders) >= self.limit:
-            oldest = next(iter(holders))
-            del holders[oldest]
-            if oldest.file is None:
-                continue
-            if oldest.recently_used:
-                oldest.recently_used = False
-                holders[oldest] = None
-                continue
-            oldest.file = None
-        holder.recently_used = True
-        holders[holder] = None
+        with self._lock:
+            holders = self._holders
+            while len(holders) >= self.limit:
+                oldest = next(iter(holders))
+                del holders[oldest]
+                if oldest.file is None:
+                    continue
+                if oldest.recently_used:
+                    oldest.recently_used = False
+                    holders[oldest] = None
+                    continue
+                oldest.file = None
+            holder.recently_used = True
+            holders[holder] = None
 
     def drop(self, holder: FileHolder) -> None:
         """``holder`` needs its file no more."""
-        holder.file = None
-        self._holders.pop(holder, None)
+        with self._lock:
+            holder.file = None
+            self._holders.pop(holder, None)
 
 
 def default_pool_limit(soft_limit: int) -> int:

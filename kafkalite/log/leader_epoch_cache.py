@@ -17,18 +17,19 @@ from kafkalite.log.files import LEADER_EPOCH_CHECKPOINT, Folder
 class LeaderEpochCache:
     """Epochs and their first offsets, both strictly ascending."""
 
-    __slots__ = ("_epochs", "_folder", "_starts", "latest_epoch")
+    __slots__ = ("_epochs", "_folder", "_starts", "latest_epoch", "unsynced")
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self.latest_epoch: int | None = None
+        self.unsynced = False
 
     def load(self) -> bool:
         """Read the file; returns whether it was there and good."""
         try:
-            lines = decode_lines(self._folder.fs.read_file(f"{self._folder.path}/{LEADER_EPOCH_CHECKPOINT}"))
+            lines = decode_lines(self._folder.fs.read_file(self.path))
             entries = sorted((int(epoch), int(start)) for epoch, start in lines)
         except FileNotFoundError:
             return False
@@ -57,7 +58,7 @@ class LeaderEpochCache:
 
     def assign(self, epoch: int, start: int, write: bool = True) -> bool:
         """Note that ``epoch`` begins at ``start``; returns whether that was new."""
-        if epoch < 0 or epoch == self.latest_epoch and start >= self._starts[-1]:
+        if epoch < 0 or (epoch == self.latest_epoch and start >= self._starts[-1]):
             return False
         if not self._put(epoch, start):
             return False
@@ -109,7 +110,13 @@ class LeaderEpochCache:
             self.latest_epoch = None
             self.write()
 
-    def write(self, sync: bool = False) -> None:
+    @property
+    def path(self) -> str:
+        """The checkpoint file."""
+        return f"{self._folder.path}/{LEADER_EPOCH_CHECKPOINT}"
+
+    def write(self) -> None:
         """Replace the file."""
         data = encode_lines(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
-        self._folder.fs.write_file(f"{self._folder.path}/{LEADER_EPOCH_CHECKPOINT}", data, sync)
+        self._folder.fs.write_file(self.path, data, sync=False)
+        self.unsynced = True

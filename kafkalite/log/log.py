@@ -1,103 +1,308 @@
 """One partition's log.
 
-Answers to: ``kafka.log.UnifiedLog`` and ``kafka.log.LocalLog``. Deterministic.
+Answers to: ``kafka.log.UnifiedLog``. Deterministic.
 """
 
 from __future__ import annotations
 
+import struct
 import uuid
-from typing import TYPE_CHECKING
 
-from kafkalite.common.types import TopicPartition
-from kafkalite.log.config import LogConfig
-from kafkalite.log.values import AbortedTxn, AppendInfo, ReadInfo, TimestampOffset
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import FileRegion
+from kafkalite.log.appending import AppendingLog
+from kafkalite.log.base import LogState
+from kafkalite.log.files import PARTITION_METADATA
+from kafkalite.log.lookups import find_by_timestamp, find_max_timestamp
+from kafkalite.log.partition_metadata import encode_partition_metadata
+from kafkalite.log.recovery import rebuild_producers
+from kafkalite.log.retention import deletable_segments
+from kafkalite.log.segment import Segment
+from kafkalite.log.values import AbortedTxn, AppendInfo, ReadInfo, TimestampOffset, UnexpectedAppendOffsetError
 
-if TYPE_CHECKING:
-    from kafkalite.log.producer_state import ProducerStateManager
+__all__ = [
+    "AbortedTxn",
+    "AppendInfo",
+    "Log",
+    "LogState",
+    "ReadInfo",
+    "TimestampOffset",
+    "UnexpectedAppendOffsetError",
+]
 
-__all__ = ["AbortedTxn", "AppendInfo", "Log", "ReadInfo", "TimestampOffset"]
+_HOT_BYTES = 8 << 20
+"""What was written this recently is taken to be in memory without asking."""
+_LENGTH = struct.Struct(">i")
 
 
-class Log:
+class Log(AppendingLog):
     """An ordered sequence of record batches in segment files."""
 
-    topic_partition: TopicPartition
-    topic_id: uuid.UUID | None
-    dir: str
-    log_dir: str
-    config: LogConfig
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    size: int
+    __slots__ = ()
 
-    @property
-    def last_stable_offset(self) -> int:
-        raise NotImplementedError
-
-    @property
-    def latest_epoch(self) -> int | None:
-        raise NotImplementedError
-
-    def append_as_leader(
-        self,
-        records: memoryview,
-        leader_epoch: int,
-        now_ms: int,
-        *,
-        from_client: bool = True,
-        required_acks: int = 1,
-    ) -> AppendInfo:
-        raise NotImplementedError
-
-    def append_as_follower(self, records: memoryview) -> AppendInfo:
-        raise NotImplementedError
+    # -- reading
 
     def read(self, offset: int, max_bytes: int, upper_bound: int, min_one_message: bool) -> ReadInfo:
-        raise NotImplementedError
+        """Batches from the one that holds ``offset`` on, all of them below ``upper_bound``.
+
+        At most ``max_bytes``, which may cut the last batch; with ``min_one_message`` the first batch comes whole whatever
+        its size. Raises ``ApiError(OFFSET_OUT_OF_RANGE)``.
+        """
+        end_offset = self.log_end_offset
+        if offset > end_offset or offset < self.log_start_offset:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} of {self.topic_partition} is not in {self.log_start_offset} to {end_offset}",
+            )
+        if self._broken:
+            raise self._storage_error()
+        if upper_bound > end_offset:
+            upper_bound = end_offset
+        if offset >= upper_bound:
+            return ReadInfo(offset, None, 0)
+        tail = self._tail
+        start = tail.get(offset)
+        if start is None:
+            tail = self._older_tail
+            start = tail.get(offset)
+        try:
+            if start is None:
+                return self._read_far(offset, max_bytes, upper_bound, min_one_message)
+            segment = self.segments.active
+            end: int | None
+            if upper_bound == end_offset:
+                end = segment.size
+            else:
+                end = self._tail.get(upper_bound)
+                if end is None:
+                    end = self._end_position(segment, upper_bound)
+            return self._region(segment, offset, start, end, max_bytes, min_one_message)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def _read_far(self, offset: int, max_bytes: int, upper_bound: int, min_one_message: bool) -> ReadInfo:
+        segments = self.segments
+        for number in range(max(0, segments.floor_index(offset)), len(segments)):
+            segment = segments[number]
+            found = segment.find(offset)
+            if found is None:
+                # Compaction may leave nothing at or above the offset in its own segment.
+                continue
+            start, _, base, _ = found
+            if base >= upper_bound:
+                break
+            end = self._end_position(segment, upper_bound)
+            return self._region(segment, offset, start, end, max_bytes, min_one_message)
+        return ReadInfo(offset, None, 0)
+
+    def _end_position(self, segment: Segment, upper_bound: int) -> int:
+        """Where the first batch begins that reaches ``upper_bound``; the end of ``segment`` where none does."""
+        if upper_bound >= self.log_end_offset:
+            return segment.size
+        following = self.segments.following(segment)
+        if following is not None:
+            if following.base_offset <= upper_bound:
+                return segment.size
+        else:
+            position = self._older_tail.get(upper_bound)
+            if position is not None:
+                return position
+        found = segment.find(upper_bound)
+        return segment.size if found is None else found[0]
+
+    def _region(
+        self, segment: Segment, offset: int, start: int, end: int, max_bytes: int, min_one_message: bool
+    ) -> ReadInfo:
+        count = end - start
+        incomplete = False
+        if count <= 0:
+            return ReadInfo(offset, None, 0)
+        file = segment.file
+        if file is None:
+            file = segment.opened()
+        segment.recently_used = True
+        if count > max_bytes:
+            first = _LENGTH.unpack(self._services.fs.pread(file.fd, 4, start + 8))[0] + 12
+            if first > max_bytes and not min_one_message:
+                incomplete = True
+            count = min(count, max(max_bytes, first) if min_one_message else max(max_bytes, 0))
+            if not count:
+                return ReadInfo(offset, None, 0, incomplete)
+        hot = segment is self.segments.active and start >= self._hot_from and segment.size - start <= _HOT_BYTES
+        cold = not hot and not self._services.fs.is_cached(file.fd, start, count)
+        return ReadInfo(offset, FileRegion(file.fd, start, count, file, cold), count, incomplete)
+
+    # -- looking up
 
     def aborted_transactions(self, start: int, upper: int) -> list[AbortedTxn]:
-        raise NotImplementedError
+        """Aborted transactions that overlap ``[start, upper)``, in the order in which they ended."""
+        found: list[AbortedTxn] = []
+        for segment in self.segments.from_offset(start):
+            if segment.txn_index is None:
+                continue
+            for txn in self._guard(list, segment.txn_index):
+                if txn.last_offset >= start and txn.first_offset < upper:
+                    found.append(txn)
+                if txn.last_stable_offset >= upper:
+                    return found
+        return found
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        raise NotImplementedError
+        """The first record whose timestamp is not below ``timestamp`` (milliseconds)."""
+        return self._guard(find_by_timestamp, self.segments, self.epochs, timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
-        raise NotImplementedError
+        """The record with the largest timestamp; ``None`` of an empty log."""
+        return self._guard(find_max_timestamp, self.segments, self.epochs)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        raise NotImplementedError
+        """The largest known epoch not above ``epoch``, and where it ended; (-1, -1) where that is not known."""
+        return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
-    def truncate_to(self, offset: int) -> bool:
-        raise NotImplementedError
-
-    def truncate_fully_and_start_at(self, offset: int) -> None:
-        raise NotImplementedError
-
-    def assign_epoch_start(self, epoch: int, start_offset: int) -> None:
-        raise NotImplementedError
+    # -- marks
 
     def update_high_watermark(self, high_watermark: int) -> bool:
-        raise NotImplementedError
+        """Set the high watermark, kept between log start and log end; returns whether it changed."""
+        new = max(self.log_start_offset, min(high_watermark, self.log_end_offset))
+        if new == self.high_watermark:
+            return False
+        self.high_watermark = new
+        self.producer_state.on_high_watermark(new)
+        return True
 
     def increment_log_start_offset(self, offset: int) -> bool:
-        raise NotImplementedError
+        """Give up what is below ``offset``; its files go with the next retention. Returns whether that was new.
+
+        Raises ``ApiError(OFFSET_OUT_OF_RANGE)`` above the high watermark.
+        """
+        if offset > self.high_watermark:
+            raise ApiError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"{self.topic_partition}: {offset} is above the high watermark {self.high_watermark}",
+            )
+        if offset <= self.log_start_offset:
+            return False
+        self.log_start_offset = offset
+        self._guard(self.epochs.truncate_from_start, offset)
+        self.producer_state.on_log_start(offset)
+        return True
+
+    # -- taking away
 
     def delete_old_segments(self, now_ms: int) -> int:
-        raise NotImplementedError
+        """Remove what retention no longer keeps; returns how many segments went."""
+        return self._guard(self._delete_old_segments, now_ms)
 
-    def flush(self, up_to: int | None = None) -> None:
-        raise NotImplementedError
+    def _delete_old_segments(self, now_ms: int) -> int:
+        segments = self.segments
+        old = deletable_segments(
+            segments, self.config, self.log_start_offset, self.high_watermark, self.log_end_offset, now_ms
+        )
+        if not old:
+            return 0
+        if old[-1] is segments.active:
+            self.roll()
+        following = segments.following(old[-1])
+        assert following is not None
+        self.increment_log_start_offset(following.base_offset)
+        self._remove_segments(old)
+        return len(old)
 
-    def close(self) -> None:
-        raise NotImplementedError
+    def _remove_segments(self, segments: list[Segment]) -> None:
+        """Take segments out; their files are renamed, and removed after ``file.delete.delay.ms``."""
+        paths: list[str] = []
+        for segment in segments:
+            self.segments.remove(segment)
+            paths.extend(segment.mark_deleted())
+            self.producer_state.remove_snapshot(segment.base_offset, paths.append)
+        self._services.delete_later(paths, self.config.file_delete_delay_ms)
 
-    @property
-    def producer_state(self) -> ProducerStateManager:
-        raise NotImplementedError
+    def truncate_to(self, offset: int) -> bool:
+        """Cut everything at and above ``offset``, whole batches; returns whether there was anything to cut."""
+        if offset < 0:
+            raise ValueError(f"cannot truncate {self.topic_partition} to the negative offset {offset}")
+        if offset >= self.log_end_offset:
+            self._guard(self.epochs.truncate_from_end, offset)
+            return False
+        if offset < self.segments[0].base_offset:
+            self.truncate_fully_and_start_at(offset)
+        else:
+            self._guard(self._truncate, offset)
+        return True
+
+    def _truncate(self, offset: int) -> None:
+        segments = self.segments
+        now_ms = self._services.clock.time_ms()
+        above = [segment for segment in segments if segment.base_offset > offset]
+        for segment in reversed(above):
+            segments.remove(segment)
+            segment.remove_files()
+        active = segments.active
+        active.truncate_to(offset, now_ms)
+        active.create_files()
+        self.log_start_offset = min(self.log_start_offset, offset)
+        self._ends_at(offset)
+        self.epochs.truncate_from_end(offset)
+        rebuild_producers(
+            segments,
+            self.producer_state,
+            self.log_start_offset,
+            offset,
+            now_ms,
+            self._services.producer_expiration_ms,
+        )
+        self.producer_state.on_high_watermark(self.high_watermark)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Drop everything; the log is empty and begins at ``offset``."""
+        self._guard(self._truncate_fully, offset)
+
+    def _truncate_fully(self, offset: int) -> None:
+        old = list(self.segments)
+        for segment in old:
+            self.segments.remove(segment)
+            segment.remove_files()
+        self.producer_state.remove_all_snapshots()
+        self.producer_state.clear(offset)
+        self._new_segment(offset)
+        self.log_start_offset = offset
+        self._ends_at(offset)
+        self.epochs.clear()
+
+    def _ends_at(self, offset: int) -> None:
+        """The log has been cut to ``offset``."""
+        self._forget_tail()
+        self.log_end_offset = offset
+        self.recovery_point = min(self.recovery_point, offset)
+        self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
+        self._hot_from = min(self._hot_from, self.segments.active.size)
+        self._activated()
+
+    # -- life
 
     def set_topic_id(self, topic_id: uuid.UUID) -> None:
-        raise NotImplementedError
+        """Note to which topic the log belongs. Raises ``ApiError(INCONSISTENT_TOPIC_ID)`` where it is another's."""
+        if self.topic_id == topic_id:
+            return
+        if self.topic_id is not None:
+            raise ApiError(
+                ErrorCode.INCONSISTENT_TOPIC_ID,
+                f"{self.topic_partition} in {self.dir} belongs to topic id {self.topic_id}, not to {topic_id}",
+            )
+        path = f"{self.dir}/{PARTITION_METADATA}"
+        self._guard(self._services.fs.write_file, path, encode_partition_metadata(topic_id), False)
+        self.topic_id = topic_id
 
-    def update_config(self, config: LogConfig) -> None:
-        raise NotImplementedError
+    def close(self) -> None:
+        """A clean end: a snapshot of the producers, complete indexes, files closed."""
+        if self._broken:
+            return
+        self._guard(self.producer_state.take_snapshot, self.log_end_offset)
+        for segment in self.segments:
+            if segment is self.segments.active:
+                self._guard(segment.close)
+            segment.release_all()
+
+    def renamed(self, path: str) -> None:
+        """The folder is now at ``path``."""
+        self._folder.path = path

@@ -92,6 +92,12 @@ class ProducerEntry:
         """The last data offset, -1 without one."""
         return self.batches[-1].last_offset if self.batches else -1
 
+    def is_next(self, sequence: int) -> bool:
+        """Whether ``sequence`` follows the last one."""
+        batches = self.batches
+        last = batches[-1].last_sequence if batches else NO_SEQUENCE
+        return sequence == (last + 1 if last != _MAX_SEQUENCE else 0)
+
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         """The remembered batch that ``header`` repeats."""
         if header.producer_epoch != self.producer_epoch:

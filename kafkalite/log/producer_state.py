@@ -194,14 +194,12 @@ class ProducerStateManager:
         self._snapshots.append(offset)
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int, expiration_ms: int) -> None:
-        """Go back to the latest usable snapshot in (log start, log end]; later snapshots are removed."""
+        """Go back to the latest usable snapshot at or below the log's end; later ones are removed."""
         while self._snapshots and self._snapshots[-1] > log_end_offset:
             self.remove_snapshot(self._snapshots[-1])
         self.clear(log_start_offset)
         while self._snapshots:
             offset = self._snapshots[-1]
-            if offset <= log_start_offset:
-                break
             path = self._folder.file(offset, SNAPSHOT_SUFFIX)
             try:
                 loaded = decode_snapshot(self._folder.fs.read_file(path))

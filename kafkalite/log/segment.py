@@ -13,6 +13,7 @@ from kafkalite.log.fs import File
 from kafkalite.log.offset_index import OffsetIndex
 from kafkalite.log.time_index import TimeIndex
 from kafkalite.log.txn_index import TransactionIndex
+from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import BatchHeader
 
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
@@ -28,6 +29,7 @@ class Segment(OffsetFile):
         "_max_timestamp_offset",
         "bytes_since_index",
         "created_ms",
+        "full",
         "index",
         "roll_jitter_ms",
         "size",
@@ -51,6 +53,7 @@ class Segment(OffsetFile):
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self.bytes_since_index = 0
+        self.full = False
         self.index = OffsetIndex(folder, base_offset, index_bytes, ".index" in exists)
         self.time_index = TimeIndex(folder, base_offset, index_bytes, ".timeindex" in exists)
         self.txn_index: TransactionIndex | None = None
@@ -77,17 +80,39 @@ class Segment(OffsetFile):
         elif self._max_timestamp == _UNREAD:
             self._load_max_timestamp()
         for header in headers:
-            if header.max_timestamp > self._max_timestamp:
-                self._max_timestamp = header.max_timestamp
-                self._max_timestamp_offset = header.base_offset + header.last_offset_delta
-            if self.bytes_since_index > interval:
-                self.index.append(header.base_offset + header.last_offset_delta, position)
-                self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
-                self.bytes_since_index = 0
-            size = header.size
-            self.bytes_since_index += size
-            position += size
+            self.note(header, position, interval)
+            position += header.size
         self.size = position
+
+    def note(self, header: BatchHeader, position: int, interval: int) -> None:
+        """Bring times and indexes up to date with the batch at ``position``."""
+        if header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = header.max_timestamp
+            self._max_timestamp_offset = header.base_offset + header.last_offset_delta
+        if self.bytes_since_index > interval:
+            self.index.append(header.base_offset + header.last_offset_delta, position)
+            self.time_index.maybe_append(self._max_timestamp, self._max_timestamp_offset)
+            self.full = self.index.is_full or self.time_index.is_full
+            self.bytes_since_index = 0
+        self.bytes_since_index += header.size
+
+    def start_over(self) -> None:
+        """Empty the indexes and forget the times: recovery is going to :meth:`note` every batch anew."""
+        self.index.reset()
+        self.time_index.reset()
+        if self.txn_index is not None:
+            self.txn_index.reset()
+        self.bytes_since_index = 0
+        self.full = False
+        self._max_timestamp = -1
+        self._max_timestamp_offset = self.base_offset
+        self._first_timestamp = _UNREAD
+
+    def add_aborted(self, txn: AbortedTxn) -> None:
+        """Add an aborted transaction to the index, which is made where there was none."""
+        if self.txn_index is None:
+            self.txn_index = TransactionIndex(self.folder, self.base_offset)
+        self.txn_index.append(txn)
 
     def undo_append(self) -> None:
         """Cut off what a failed write may have left behind the segment's end."""
@@ -226,11 +251,12 @@ class Segment(OffsetFile):
         for file in self._all_files():
             file.release()
 
-    def mark_deleted(self) -> None:
-        """Rename all files to ``.deleted``."""
+    def mark_deleted(self) -> list[str]:
+        """Rename all files to ``.deleted``; returns where they are now."""
         for file in self._all_files():
             file.release()
             file.add_suffix(DELETED_SUFFIX)
+        return [file.path for file in self._all_files() if file.exists]
 
     def remove_files(self) -> None:
         """Remove all files, renamed or not."""

@@ -1,0 +1,247 @@
+"""Opening a partition's folder: what a crash left behind is put right, and the log stands again.
+
+Answers to: ``kafka.log.LogLoader``. Deterministic.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.base import LogState
+from kafkalite.log.config import LogConfig
+from kafkalite.log.files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    Folder,
+    file_name,
+    parse_file_name,
+)
+from kafkalite.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.log.log import Log
+from kafkalite.log.partition_metadata import decode_partition_metadata
+from kafkalite.log.producer_state import ProducerStateManager
+from kafkalite.log.recovery import rebuild_producers, recover_segment
+from kafkalite.log.segment import Segment
+from kafkalite.log.segments import Segments
+from kafkalite.log.services import LogServices
+
+log = logging.getLogger(__name__)
+
+
+class LogLoader:
+    """Loads one folder, once."""
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        path: str,
+        log_dir: str,
+        config: LogConfig,
+        services: LogServices,
+    ) -> None:
+        self._topic_partition = topic_partition
+        self._log_dir = log_dir
+        self._config = config
+        self._services = services
+        self._fs = services.fs
+        self._folder = Folder(path, services.fs, services.pool)
+        self._segments = Segments()
+        self._epochs = LeaderEpochCache(self._folder)
+
+    def create(self) -> Log:
+        """A log in a folder that has just been made."""
+        self._add_segment(0, 0, set())
+        producers = ProducerStateManager(self._folder)
+        return self._finish(LogState(self._segments, self._epochs, producers, 0, 0, 0))
+
+    def load(self, clean_shutdown: bool, recovery_point: int, log_start_offset: int) -> Log:
+        """The log in an existing folder.
+
+        Without a clean shutdown, segments from ``recovery_point`` on are checked batch by batch. Raises ``OSError``
+        where the files cannot be read.
+        """
+        names = self._complete_swaps(self._remove_temporary())
+        files: dict[int, set[str]] = {}
+        for name in names:
+            parsed = parse_file_name(name)
+            if parsed is not None:
+                files.setdefault(parsed[0], set()).add(parsed[1])
+        producers = ProducerStateManager(
+            self._folder, [offset for offset, suffixes in files.items() if SNAPSHOT_SUFFIX in suffixes]
+        )
+        epochs_known = self._epochs.load()
+        rebuild = self._load_segments(files)
+        self._recover(producers, clean_shutdown, recovery_point, rebuild, epochs_known)
+        if len(self._segments):
+            end = max(self._segments.active.next_offset(), self._segments.active.base_offset)
+            if end < log_start_offset:
+                log.warning("%s ends at %d, below its start %d: starts anew", self._folder.path, end, log_start_offset)
+                for segment in self._segments:
+                    self._segments.remove(segment)
+                    segment.remove_files()
+                self._epochs.clear()
+        if not len(self._segments):
+            end = log_start_offset
+            segment = self._add_segment(end, 0, set())
+            if end:
+                segment.create_files()
+        start = max(log_start_offset, self._segments[0].base_offset)
+        recovery_point = end if not clean_shutdown else min(max(recovery_point, start), end)
+        self._epochs.truncate_from_end(end)
+        self._epochs.truncate_from_start(start)
+        producers.remove_stray_snapshots(self._segments.bases)
+        if clean_shutdown and not producers.snapshots:
+            # A folder of a Kafka that kept no snapshots: no producer in it can still be known.
+            producers.clear(end)
+        else:
+            expiration = self._services.producer_expiration_ms
+            rebuild_producers(self._segments, producers, start, end, self._services.clock.time_ms(), expiration)
+        for segment in self._segments:
+            segment.release_all()
+        state = LogState(self._segments, self._epochs, producers, start, end, recovery_point)
+        return self._finish(state)
+
+    def _finish(self, state: LogState) -> Log:
+        loaded = Log(self._topic_partition, self._folder, self._log_dir, self._config, self._services, state)
+        loaded.topic_id = self._topic_id()
+        return loaded
+
+    def _topic_id(self) -> uuid.UUID | None:
+        try:
+            return decode_partition_metadata(self._fs.read_file(f"{self._folder.path}/{PARTITION_METADATA}"))
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            log.warning("%s: %s", self._folder.path, error)
+            return None
+
+    def _add_segment(self, base: int, size: int, suffixes: set[str]) -> Segment:
+        jitter = self._config.segment_jitter_ms
+        segment = Segment(
+            self._folder,
+            base,
+            index_bytes=self._config.segment_index_bytes,
+            created_ms=self._services.clock.time_ms(),
+            size=size,
+            exists=suffixes,
+            roll_jitter_ms=self._services.rng.randrange(min(jitter, self._config.segment_ms)) if jitter else 0,
+        )
+        self._segments.add(segment)
+        return segment
+
+    # -- left-overs
+
+    def _remove(self, name: str) -> None:
+        self._fs.remove(f"{self._folder.path}/{name}")
+
+    def _remove_temporary(self) -> list[str]:
+        """Remove what is deleted, half-written or half-cleaned; a swap not older than a half-cleaned file goes too."""
+        names = self._fs.list_dir(self._folder.path)
+        cleaned = [int(name.split(".", 1)[0]) for name in names if name.endswith(CLEANED_SUFFIX)]
+        least = min(cleaned, default=None)
+        kept = []
+        for name in names:
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
+                self._remove(name)
+            elif name.endswith(SWAP_SUFFIX) and least is not None and int(name.split(".", 1)[0]) >= least:
+                self._remove(name)
+            else:
+                kept.append(name)
+        return kept
+
+    def _complete_swaps(self, names: list[str]) -> list[str]:
+        """Finish what compaction had begun: a ``.log.swap`` replaces the segments whose offsets it covers."""
+        swaps = sorted(name for name in names if name.endswith(SWAP_SUFFIX))
+        if not swaps:
+            return names
+        kept = set(names)
+        for name in [name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX)]:
+            base = int(name.split(".", 1)[0])
+            segment = Segment(self._folder, base, index_bytes=0, created_ms=0, size=1)
+            segment.suffix = LOG_SUFFIX + SWAP_SUFFIX
+            segment.exists = True
+            segment.size = self._fs.stat_size(segment.path)
+            end = segment.next_offset()
+            segment.release_all()
+            for other in sorted(kept):
+                parsed = parse_file_name(other)
+                if parsed is not None and parsed[1] in SEGMENT_SUFFIXES and base <= parsed[0] < max(end, base + 1):
+                    self._remove(other)
+                    kept.discard(other)
+        for name in swaps:
+            target = name.removesuffix(SWAP_SUFFIX)
+            self._fs.rename(f"{self._folder.path}/{name}", f"{self._folder.path}/{target}")
+            kept.discard(name)
+            kept.add(target)
+        return sorted(kept)
+
+    # -- segments
+
+    def _load_segments(self, files: dict[int, set[str]]) -> set[int]:
+        """Open what is there; returns the base offsets whose indexes have to be written anew."""
+        rebuild = set()
+        for base in sorted(files):
+            suffixes = files[base]
+            if LOG_SUFFIX not in suffixes:
+                for suffix in suffixes.intersection(INDEX_SUFFIXES):
+                    log.warning("%s has no log file and is removed", self._folder.file(base, suffix))
+                    self._remove(file_name(base, suffix))
+                continue
+            size = self._fs.stat_size(self._folder.file(base, LOG_SUFFIX))
+            segment = self._add_segment(base, size, suffixes)
+            if not size and INDEX_SUFFIX not in suffixes and TIME_INDEX_SUFFIX not in suffixes:
+                continue
+            whole = segment.index.sane() and segment.time_index.sane()
+            if not whole or (segment.txn_index is not None and not segment.txn_index.sane()):
+                log.warning("%s: indexes are missing or wrong and are written anew", segment.path)
+                rebuild.add(base)
+        return rebuild
+
+    def _recover(
+        self,
+        producers: ProducerStateManager,
+        clean_shutdown: bool,
+        recovery_point: int,
+        rebuild: set[int],
+        epochs_known: bool,
+    ) -> None:
+        cut = False
+        if not len(self._segments):
+            return
+        first = self._segments[0].base_offset
+        if not epochs_known:
+            # Epochs can only be had from the batches; the file is lost or was never written.
+            for segment in self._segments:
+                for _, header in segment.headers():
+                    self._epochs.assign(header.leader_epoch, header.base_offset, write=False)
+        for segment in self._segments:
+            following = self._segments.following(segment)
+            if cut:
+                log.warning("%s follows a cut and is removed", segment.path)
+                self._segments.remove(segment)
+                segment.remove_files()
+                producers.remove_snapshot(segment.base_offset)
+                continue
+            unflushed = not clean_shutdown and (following is None or following.base_offset > recovery_point)
+            if not unflushed and segment.base_offset not in rebuild:
+                continue
+            expiration = self._services.producer_expiration_ms
+            rebuild_producers(
+                self._segments, producers, first, segment.base_offset, self._services.clock.time_ms(), expiration
+            )
+            gone = recover_segment(segment, producers, self._epochs, self._config.index_interval_bytes)
+            if gone:
+                log.warning("%s: %d bytes that were not whole batches were cut", segment.path, gone)
+                cut = True
+        if not clean_shutdown or not epochs_known:
+            self._epochs.write()

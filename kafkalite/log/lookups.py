@@ -1,0 +1,56 @@
+"""Finding offsets by timestamp.
+
+Answers to: ``UnifiedLog.fetchOffsetByTimestamp`` and ``LogSegment.findOffsetByTimestamp``. Deterministic.
+"""
+
+from __future__ import annotations
+
+from kafkalite.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.log.segment import Segment
+from kafkalite.log.segments import Segments
+from kafkalite.log.values import TimestampOffset
+from kafkalite.record.records import iter_records
+
+
+def find_by_timestamp(
+    segments: Segments, epochs: LeaderEpochCache, timestamp: int, log_start_offset: int
+) -> TimestampOffset | None:
+    """The first record from ``log_start_offset`` on whose timestamp is not below ``timestamp``."""
+    for segment in segments.from_offset(log_start_offset):
+        if segment.max_timestamp()[0] >= timestamp:
+            found = _find_in_segment(segment, timestamp, log_start_offset)
+            if found is not None:
+                return TimestampOffset(found[0], found[1], epochs.epoch_for(found[1]))
+    return None
+
+
+def _find_in_segment(segment: Segment, timestamp: int, least_offset: int) -> tuple[int, int] | None:
+    start = max(segment.time_index.lookup(timestamp), least_offset)
+    for position, header in segment.headers(segment.index.lookup(start)):
+        if header.max_timestamp < timestamp or header.last_offset < least_offset:
+            continue
+        for record in iter_records(segment.read(position, header.size), header):
+            if record.timestamp >= timestamp and record.offset >= least_offset:
+                return record.timestamp, record.offset
+    return None
+
+
+def find_max_timestamp(segments: Segments, epochs: LeaderEpochCache) -> TimestampOffset | None:
+    """The first record with the largest timestamp of all."""
+    best: Segment | None = None
+    for segment in segments:
+        if segment.size and (best is None or segment.max_timestamp()[0] > best.max_timestamp()[0]):
+            best = segment
+    if best is None:
+        return None
+    timestamp, offset = best.max_timestamp()
+    found = best.find(offset)
+    if timestamp < 0 or found is None:
+        return None
+    data = best.read(found[0], found[1])
+    for _, header in best.headers(found[0]):
+        for record in iter_records(data, header):
+            if record.timestamp >= timestamp:
+                return TimestampOffset(record.timestamp, record.offset, epochs.epoch_for(record.offset))
+        break
+    return TimestampOffset(timestamp, offset, epochs.epoch_for(offset))

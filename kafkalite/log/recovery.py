@@ -1,0 +1,101 @@
+"""What is read anew from the batches themselves: indexes, epochs, producers.
+
+Answers to: ``LogSegment.recover`` and ``UnifiedLog.rebuildProducerState``. Deterministic.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from kafkalite.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.log.producer_state import ProducerStateManager
+from kafkalite.log.scan import checked_batches
+from kafkalite.log.segment import Segment
+from kafkalite.log.segments import Segments
+from kafkalite.log.values import AbortedTxn
+from kafkalite.record.batch import BatchHeader, CorruptRecordError
+
+log = logging.getLogger(__name__)
+
+
+def recover_segment(
+    segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache, index_interval: int
+) -> int:
+    """Check every batch, write the indexes anew, and cut the file at the first batch that is not whole and intact.
+
+    ``producers`` has to stand at the segment's base offset. Returns how many bytes were cut.
+    """
+    fs = segment.folder.fs
+    file = segment.opened()
+    end = fs.file_size(file.fd)
+    segment.start_over()
+    position = 0
+    last_offset = segment.base_offset - 1
+    epoch = -1
+    for at, header, data in checked_batches(fs, file.fd, 0, end):
+        if (
+            header.last_offset <= last_offset
+            or header.leader_epoch < min(epoch, 0)
+            or not segment.fits(header.last_offset)
+        ):
+            break
+        try:
+            load_producers(segment, producers, header, data)
+        except CorruptRecordError as error:
+            log.warning("%s: offset %d: %s", segment.path, header.base_offset, error)
+            break
+        segment.note(header, at, index_interval)
+        epochs.assign(header.leader_epoch, header.base_offset, write=False)
+        last_offset = header.last_offset
+        position = at + header.size
+    if position < end:
+        fs.truncate(file.fd, position)
+    segment.size = position
+    segment.become_inactive()
+    return end - position
+
+
+def load_producers(segment: Segment, producers: ProducerStateManager, header: BatchHeader, data: memoryview) -> None:
+    """Take note of one batch that a leader once took; an aborted transaction goes to the segment's index."""
+    staged = producers.stage(((0, header),), data, from_client=False, checks=False)
+    if staged is not None:
+        for txn, stable in producers.commit(staged):
+            if txn.aborted:
+                segment.add_aborted(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
+
+
+def rebuild_producers(
+    segments: Segments,
+    producers: ProducerStateManager,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    expiration_ms: int,
+) -> None:
+    """Bring ``producers`` to where they stood at ``end_offset``: the last snapshot, and the batches that follow it."""
+    producers.truncate_and_reload(log_start_offset, end_offset, now_ms, expiration_ms)
+    if end_offset > producers.map_end_offset:
+        newest = segments.bases[-2:]
+        for segment in segments.from_offset(producers.map_end_offset):
+            if segment.base_offset >= end_offset:
+                break
+            start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
+            if segment.base_offset in newest and start == segment.base_offset:
+                producers.take_snapshot(start)
+            found = segment.find(start)
+            if found is not None:
+                _replay(segment, producers, found[0], end_offset)
+    producers.map_end_offset = end_offset
+
+
+def _replay(segment: Segment, producers: ProducerStateManager, position: int, end_offset: int) -> None:
+    for at, header in segment.headers(position):
+        if header.base_offset >= end_offset:
+            return
+        if header.producer_id < 0:
+            continue
+        data = memoryview(segment.read(at, header.size)) if header.is_control else memoryview(b"")
+        staged = producers.stage(((0, header),), data, from_client=False, checks=False)
+        if staged is not None:
+            # The transaction index of this segment stands already.
+            producers.commit(staged)

@@ -1,0 +1,56 @@
+"""What all logs of a broker are given: files, time, chance, and whom to tell.
+
+Answers to: the constructor arguments that ``kafka.log.UnifiedLog`` shares (scheduler, time, logDirFailureChannel).
+Deterministic.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkalite.common.clock import Clock
+from kafkalite.log.fs import FilePool, FileSystem
+
+if TYPE_CHECKING:
+    from kafkalite.log.log import Log
+
+
+class LogServices:
+    """Shared by every log. The three callbacks are the manager's; alone, a log deletes at once and flushes inline.
+
+    ``failed(log_dir, error)``: the directory is of no more use. ``flush_later(log)``: segments wait to be forced to the
+    disk. ``delete_later(paths, delay_ms)``: files that may be removed.
+    """
+
+    __slots__ = ("clock", "delete_later", "failed", "flush_later", "fs", "pool", "producer_expiration_ms", "rng")
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        clock: Clock,
+        pool: FilePool | None = None,
+        rng: random.Random | None = None,
+        producer_expiration_ms: int = 86_400_000,
+    ) -> None:
+        self.fs = fs
+        self.clock = clock
+        self.pool = pool or FilePool(64)
+        self.rng = rng or random.Random()
+        self.producer_expiration_ms = producer_expiration_ms
+        self.failed: Callable[[str, OSError], None] = _ignore_failure
+        self.flush_later: Callable[[Log], None] = _flush_now
+        self.delete_later: Callable[[list[str], int], None] = self._delete_now
+
+    def _delete_now(self, paths: list[str], _delay_ms: int) -> None:
+        for path in paths:
+            self.fs.remove(path)
+
+
+def _ignore_failure(_log_dir: str, _error: OSError) -> None:
+    """Nobody to tell."""
+
+
+def _flush_now(log: Log) -> None:
+    log.flush(log.segments.active.base_offset)

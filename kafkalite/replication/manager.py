@@ -1,18 +1,34 @@
 """The replicas of this broker: appends, fetches, leadership.
 
 Answers to: ``kafka.server.ReplicaManager``. Deterministic.
+
+What is long lives elsewhere: taking over states in ``roles``, reading in ``reads``, ISR changes in ``isr_updates``,
+following in ``fetcher``, offsets in ``offsets``. Appending is here, the one way in; everything that waits is
+completed last (``effects``).
 """
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsr, StopReplica
 from kafkalite.cluster.model import PartitionState
 from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.purgatory import Purgatory
+from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
-from kafkalite.replication.config import ReplicationConfig
+from kafkalite.log.fs import LogDirFailure
+from kafkalite.replication.config import RACK_AWARE_SELECTOR, ReplicationConfig
+from kafkalite.replication.delayed import DelayedProduce
+from kafkalite.replication.effects import Effects
+from kafkalite.replication.fetchers import FetcherManager
+from kafkalite.replication.isr_updates import IsrUpdates
+from kafkalite.replication.offsets import Offsets
+from kafkalite.replication.partition import Partition
 from kafkalite.replication.ports import (
     BrokerDirectory,
     IsrPort,
@@ -21,6 +37,8 @@ from kafkalite.replication.ports import (
     OfflineListener,
     TopicConfigs,
 )
+from kafkalite.replication.reads import FetchReader
+from kafkalite.replication.replicas import Replicas
 from kafkalite.replication.results import (
     DeleteRecordsResult,
     EpochEndOffset,
@@ -30,12 +48,24 @@ from kafkalite.replication.results import (
     OffsetResult,
     ProduceResult,
 )
+from kafkalite.replication.roles import Roles
+from kafkalite.replication.selector import RackAwareReplicaSelector
 from kafkalite.replication.watch import FetchWatch
 from kafkalite.zk.port import SessionState
 
+if TYPE_CHECKING:
+    from kafkalite.protocol.fetch import FetchPartition
+
+log = logging.getLogger(__name__)
+
+_NONE = ErrorCode.NONE
+
 
 class ReplicaManager:
-    """Every replica that this broker holds. One reactor thread calls it."""
+    """Every replica that this broker holds. One reactor thread calls it.
+
+    ``on_offline`` is called with the partitions of a log directory that failed.
+    """
 
     def __init__(
         self,
@@ -47,11 +77,32 @@ class ReplicaManager:
         topic_configs: TopicConfigs,
         clock: Clock,
     ) -> None:
+        self.config = config
         self.on_offline: OfflineListener = lambda _: None
+        self._logs = logs
+        self._clock = clock
+        self._time_ms = clock.time_ms
+        self.replicas = Replicas(config.broker_id, metadata)
+        self.partitions = self.replicas.partitions
+        self._produces = Purgatory("Produce", clock)
+        self._fetches = Purgatory("Fetch", clock)
+        self._isr = IsrUpdates(config, self.replicas, isr, clock)
+        self._fetchers = FetcherManager(config, metadata, connect, logs.handle_failure, clock)
+        self._roles = Roles(self.replicas, logs, self._fetchers, topic_configs, clock.monotonic)
+        self._offsets = Offsets(self.replicas, logs, Purgatory("DeleteRecords", clock))
+        selector = (
+            RackAwareReplicaSelector(metadata, config.rack)
+            if config.replica_selector_class == RACK_AWARE_SELECTOR
+            else None
+        )
+        self._reader = FetchReader(self.replicas, logs, self._isr, selector, clock.monotonic)
+        # What is decided about partitions is taken over one thing at a time, in the order in which it came.
+        self._lane = Lane("replica states", self._take_over)
+        logs.on_dir_failure = self._directory_failed
+        self._isr.on_newer = self._found_newer
+        self._isr.start()
 
-    def registered(self, broker_epoch: int, session: int) -> None:
-        """This broker's znode was made in ``session`` with czxid ``broker_epoch``. Call after every registration."""
-        raise NotImplementedError
+    # Producing
 
     def append_records(
         self,
@@ -62,26 +113,118 @@ class ReplicaManager:
         *,
         from_client: bool = True,
     ) -> None:
-        """Append to the leaders here; results come in the order of ``entries``, at once when nothing must be waited for."""
-        raise NotImplementedError
+        """Append to the leaders here; results stand in the order of ``entries``.
+
+        ``on_done`` is called before this returns unless ``required_acks`` is -1 and something is to be waited for.
+        """
+        if required_acks not in (-1, 0, 1):
+            on_done([ProduceResult(tp, ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in entries])
+            return
+        now_ms = self._time_ms()
+        partitions = self.partitions
+        results: list[ProduceResult] = []
+        effects: Effects | None = None
+        waiting: DelayedProduce | None = None
+        for tp, records in entries:
+            partition = partitions.get(tp)
+            if partition is None:
+                results.append(ProduceResult(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                continue
+            replica_log = partition.log
+            old_end = replica_log.log_end_offset
+            try:
+                info = partition.append_as_leader(records, required_acks, now_ms, from_client)
+            except Exception as error:
+                results.append(self._append_failed(partition, error))
+                continue
+            result = ProduceResult(tp, _NONE, info.first_offset, info.log_append_time, info.log_start_offset)
+            results.append(result)
+            end = replica_log.log_end_offset
+            if end != old_end:
+                if partition.all_caught_up and partition.followers:
+                    partition.fell_behind(old_end, self._clock.monotonic())
+                if partition.watches:
+                    if effects is None:
+                        effects = Effects()
+                    effects.appended(partition)
+                if not partition.high_watermark_followers:
+                    # No follower counts: what is in this log is committed.
+                    replica_log.update_high_watermark(end)
+                    if partition.watches or partition.produce_waits:
+                        if effects is None:
+                            effects = Effects()
+                        effects.high_watermark(partition)
+            if required_acks == -1 and info.last_offset >= replica_log.high_watermark:
+                result.error = ErrorCode.REQUEST_TIMED_OUT
+                if waiting is None:
+                    waiting = DelayedProduce(timeout_ms / 1000, results, on_done)
+                waiting.pending += 1
+                partition.produce_waits.append((info.last_offset + 1, waiting, result))
+        if waiting is None:
+            on_done(results)
+        else:
+            self._produces.try_complete_else_watch(waiting, ())
+        if effects is not None:
+            effects.run()
+
+    def _append_failed(self, partition: Partition, error: Exception) -> ProduceResult:
+        tp = partition.topic_partition
+        if isinstance(error, ApiError):
+            return ProduceResult(tp, error.code, error_message=error.message or None)
+        if isinstance(error, LogDirFailure):
+            self._logs.handle_failure(error.log_dir)
+            return ProduceResult(tp, ErrorCode.KAFKA_STORAGE_ERROR)
+        log.error("appending to %s failed", tp, exc_info=error)
+        return ProduceResult(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    # Fetching
 
     def fetch(
-        self, params: FetchParams, partitions: Sequence[object], on_done: Callable[[list[FetchResult]], object]
+        self,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        on_done: Callable[[list[FetchResult]], object],
     ) -> None:
-        """Read ``partitions`` (``protocol.fetch.FetchPartition``, ``topic`` filled in) and the dirty ones of ``params.watch``."""
-        raise NotImplementedError
+        """Read ``partitions`` (``topic`` filled in by the caller, ``None`` for an id that it does not know).
+
+        With ``params.watch`` also what is dirty there. Results stand in the order of ``partitions``, then the dirty
+        ones; while the fetch waits more dirty ones may be added. ``on_done`` is called at once where there is
+        something to say.
+        """
+        requests: list[FetchPartition] = list(partitions)
+        watch = params.watch
+        if watch is not None and watch.dirty:
+            named = {(request.topic, request.partition) for request in requests}
+            for tp in watch.dirty:
+                request = watch.partitions.get(tp)
+                if request is not None and tp not in named:
+                    requests.append(request)
+        results: list[FetchResult] = []
+        effects = Effects()
+        size, urgent = self._reader.look(params, requests, results, effects)
+        if urgent or size >= params.min_bytes or params.max_wait_ms <= 0 or not (requests or watch is not None):
+            on_done(results)
+        else:
+            waiting = self._reader.wait(params, requests, results, on_done)
+            self._fetches.try_complete_else_watch(waiting, ())
+        effects.run()
 
     def watch(self, watch: FetchWatch, tp: TopicPartition) -> None:
-        """``watch`` wants to know of news of ``tp`` from now on."""
-        raise NotImplementedError
+        """``tp`` entered the fetch session of ``watch``: it hears of news of ``tp`` from now on."""
+        self.replicas.watch(watch, tp)
 
     def unwatch(self, watch: FetchWatch, tp: TopicPartition) -> None:
         """``tp`` left the session of ``watch``."""
-        raise NotImplementedError
+        self.replicas.unwatch(watch, tp)
 
     def unwatch_all(self, watch: FetchWatch) -> None:
         """The session of ``watch`` is over; a fetch that waits in it is answered."""
-        raise NotImplementedError
+        if watch.waiting is not None:
+            watch.waiting.complete()
+        for tp in list(watch.partitions):
+            self.replicas.unwatch(watch, tp)
+
+    # Offsets
 
     async def list_offset(
         self,
@@ -91,11 +234,15 @@ class ReplicaManager:
         current_leader_epoch: int = -1,
         from_follower_ok: bool = False,
     ) -> OffsetResult:
-        """``isolation`` ``None`` is a follower's question (up to the log's end)."""
-        raise NotImplementedError
+        """The offset for ``timestamp`` (ms; -1 latest, -2 earliest, -3 of the greatest timestamp, -4 earliest local).
+
+        ``isolation`` ``None`` is a follower's question (up to the log's end), else 0 or 1.
+        """
+        return self._offsets.list_offset(tp, timestamp, isolation, current_leader_epoch, not from_follower_ok)
 
     def end_offset_for_epoch(self, tp: TopicPartition, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
-        raise NotImplementedError
+        """The newest leader epoch not above ``epoch`` in the leader's log, and where it ends."""
+        return self._offsets.end_offset_for_epoch(tp, current_leader_epoch, epoch)
 
     def delete_records(
         self,
@@ -103,25 +250,97 @@ class ReplicaManager:
         offsets: Mapping[TopicPartition, int],
         on_done: Callable[[dict[TopicPartition, DeleteRecordsResult]], object],
     ) -> None:
-        raise NotImplementedError
-
-    async def become_leader_or_follower(self, request: LeaderAndIsr) -> ControlResponse:
-        raise NotImplementedError
-
-    async def stop_replicas(self, request: StopReplica) -> ControlResponse:
-        raise NotImplementedError
-
-    async def apply_states(self, states: Sequence[PartitionState]) -> None:
-        raise NotImplementedError
-
-    async def topics_deleted(self, topics: Mapping[str, uuid.UUID] | Iterable[str]) -> None:
-        raise NotImplementedError
-
-    def on_zk_state(self, state: SessionState) -> None:
-        raise NotImplementedError
+        """Delete what is below these offsets (-1: the high watermark) and wait until all live replicas did."""
+        self._offsets.delete_records(timeout_ms, offsets, on_done)
 
     def describe_log_dirs(self, partitions: Iterable[TopicPartition] | None = None) -> list[LogDirDescription]:
-        raise NotImplementedError
+        """What lies in the log directories, of ``partitions`` or of all."""
+        return self._offsets.describe_log_dirs(partitions)
+
+    # Leadership
+
+    def _in_lane(self, work: Callable[[], Awaitable[Any]]) -> Future[Any]:
+        outcome: Future[Any] = Future()
+        self._lane.put((work, outcome))
+        return outcome
+
+    async def _take_over(self, event: tuple[Callable[[], Awaitable[Any]], Future[Any]]) -> None:
+        work, outcome = event
+        try:
+            result = await work()
+        except Exception as error:
+            outcome.errback(error)
+        else:
+            outcome.callback(result)
+
+    async def become_leader_or_follower(self, request: LeaderAndIsr) -> ControlResponse:
+        """The controller's request; STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH where it comes too late."""
+        answer: ControlResponse = await self._in_lane(lambda: self._roles.leader_and_isr(request))
+        return answer
+
+    async def stop_replicas(self, request: StopReplica) -> ControlResponse:
+        """Stop, and perhaps delete, replicas; fenced as :meth:`become_leader_or_follower`."""
+        answer: ControlResponse = await self._in_lane(lambda: self._roles.stop_replicas(request))
+        return answer
+
+    async def apply_states(self, states: Sequence[PartitionState]) -> None:
+        """States as read from ZooKeeper; those of partitions that are not held here are passed over."""
+        mine = [
+            state
+            for state in states
+            if self.config.broker_id in state.replicas or state.topic_partition in self.partitions
+        ]
+        if mine:
+            await self._in_lane(lambda: self._roles.apply(mine, from_controller=False))
+
+    async def topics_deleted(self, topics: Mapping[str, uuid.UUID | None] | Iterable[str]) -> None:
+        """ZooKeeper has these topics no longer: their logs go.
+
+        Give the ids of the deleted topics where they are known, so that one created meanwhile under the same name
+        stays.
+        """
+        ids = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics)
+        await self._in_lane(lambda: self._roles.topics_deleted(ids))
+
+    def _found_newer(self, state: PartitionState) -> None:
+        self._in_lane(lambda: self._roles.apply([state], from_controller=False)).addErrback(
+            lambda failure: log.error("taking over %s failed: %s", state, failure.value)
+        )
+
+    def _directory_failed(self, log_dir: str) -> None:
+        failed = self._roles.directory_failed(log_dir)
+        if failed:
+            self.on_offline(failed)
+
+    # The session and the cluster
+
+    def registered(self, broker_epoch: int, session: int) -> None:
+        """This broker's znode was made in ``session`` with czxid ``broker_epoch``. Call after every registration."""
+        self._roles.fence.broker_epoch = broker_epoch
+        self._isr.session = session
+        self._fetchers.set_broker_epoch(broker_epoch)
+        self._isr.resumed()
+
+    def on_zk_state(self, state: SessionState) -> None:
+        """SUSPENDED: go on, but change no ISR. EXPIRED: lead nothing until :meth:`registered` and new states."""
+        if state is SessionState.SUSPENDED:
+            self._isr.suspended()
+        elif state is SessionState.EXPIRED:
+            self._isr.expired()
+            self._roles.stop_leading()
+        elif self._isr.session:
+            self._isr.resumed()
+
+    def brokers_changed(self) -> None:
+        """The set of live brokers changed: ISR candidates and deletions of records are looked at again."""
+        self._isr.look_again()
+        self._offsets.brokers_changed()
 
     async def shutdown(self) -> None:
-        raise NotImplementedError
+        """Stop fetching and waiting; the logs are closed by their manager."""
+        self._lane.close()
+        self._isr.close()
+        self._fetchers.shutdown()
+        self._produces.shutdown()
+        self._fetches.shutdown()
+        self._logs.checkpoint_high_watermarks()

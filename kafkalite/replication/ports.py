@@ -105,7 +105,8 @@ class IsrPort(Protocol):
     """The state znodes, as a leader writes them. Failures are :class:`kafkalite.zk.port.ZkError`."""
 
     def update(self, state: PartitionState, session: int) -> Awaitable[PartitionState]:
-        """Write leader, epoch and ISR where the znode's version is ``state.zk_version``; the state with its new version.
+        """Write leader, epoch and ISR where the znode's version is ``state.zk_version``; the state with its new
+        version.
 
         Raises ``BadVersionError``/``NoNodeError`` when another wrote it (re-read), ``ConnectionLostError`` when the outcome is unknown,
         ``SessionExpiredError`` when the session is over.
@@ -122,7 +123,9 @@ class LeaderEndPoint(Protocol):
     """A leader as its followers reach it: ``RemoteLeaderEndPoint`` over a connection, or a fake network in tests."""
 
     def fetch(self, request: Any, version: int) -> Awaitable[Any]:
-        """A ``protocol.fetch.FetchRequest`` to the leader, its ``FetchResponse`` back. Raises anything when it fails."""
+        """A ``protocol.fetch.FetchRequest`` to the leader, its ``FetchResponse`` back. Raises anything when it
+        fails.
+        """
 
     def close(self) -> None:
         """Drop the connection; what is outstanding fails."""

@@ -56,7 +56,8 @@ class FetchResult:
 
     ``records`` is ``None`` where there is nothing. ``diverging_epoch`` is ``(epoch, end offset)``: the follower's log
     ends differently and is to be truncated. ``leader_hint`` is ``(leader id, leader epoch)`` beside
-    NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH. Beside OFFSET_OUT_OF_RANGE the high watermark and the log's start are given.
+    NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH. Beside OFFSET_OUT_OF_RANGE the high watermark and the log's start
+    are given.
     """
 
     __slots__ = (
@@ -103,8 +104,8 @@ class FetchParams:
     """What a Fetch request says for all of its partitions.
 
     ``replica_id`` is -1 for a consumer. ``only_leader``: refuse to serve from a follower (requests before v11).
-    ``hard_max_bytes``: not even one message above ``max_bytes`` (requests before v3). ``watch`` is the fetch session's, see
-    :class:`kafkalite.replication.watch.FetchWatch`; ``None`` for a request without a session.
+    ``hard_max_bytes``: not even one message above ``max_bytes`` (requests before v3). ``watch`` is the fetch
+    session's, see :class:`kafkalite.replication.watch.FetchWatch`; ``None`` for a request without a session.
     """
 
     __slots__ = (
@@ -176,7 +177,9 @@ class DeleteRecordsResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """One replica in a log directory; ``offset_lag`` is how far its end is behind the high watermark, never negative."""
+    """One replica in a log directory; ``offset_lag`` is how far its end is behind the high watermark, never
+    negative.
+    """
 
     topic_partition: TopicPartition
     size: int

@@ -1,0 +1,245 @@
+"""Changing ISRs: who joins, who is dropped, what is written, what when the outcome is unknown.
+
+Answers to: ``kafka.server.{ZkAlterPartitionManager,ReplicaManager}``'s ISR shrinking and ``IsrChangePropagator``.
+Deterministic.
+
+One write a partition is under way at a time. It ends in one of four ways: acknowledged; refused (another wrote the
+znode: read it again); unknown (the connection went: read it again, when it is back, before anything else); or the
+session ended, and with it this broker's right to lead. Until then the maximal ISR counts. While the session is
+suspended nothing is begun.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.tasks import spawn
+from kafkalite.common.types import TopicPartition
+from kafkalite.replication.config import ReplicationConfig
+from kafkalite.replication.effects import Effects
+from kafkalite.replication.follower import FollowerState
+from kafkalite.replication.isr import IsrState, committed
+from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.ports import IsrPort
+from kafkalite.zk.port import BadVersionError, NoNodeError, SessionExpiredError, ZkError
+
+if TYPE_CHECKING:
+    from kafkalite.replication.replicas import Replicas
+
+log = logging.getLogger(__name__)
+
+_RECHECK_SECONDS = 0.25
+_JOINING_SECONDS = 3.0
+_REREAD_SECONDS = 0.5
+
+
+class IsrUpdates:
+    """Shrinks and expands the ISRs of the partitions that this broker leads."""
+
+    def __init__(self, config: ReplicationConfig, replicas: Replicas, isr: IsrPort, clock: Clock) -> None:
+        self._config = config
+        self._replicas = replicas
+        self._isr = isr
+        self._clock = clock
+        self._max_lag = config.replica_lag_time_max_ms / 1000
+        self.on_newer: Callable[[PartitionState], object] = lambda _: None
+        self.session = 0
+        self.connected = True
+        self._candidates: dict[tuple[TopicPartition, int], None] = {}
+        self._unknown: dict[Partition, IsrState] = {}
+        self._changed: dict[TopicPartition, None] = {}
+        self._recheck: Timer | None = None
+        self._notify: Timer | None = None
+        self._lag_check: Timer | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """Begin to look for slow followers, twice in each ``replica.lag.time.max.ms``."""
+        self._lag_check = self._clock.call_later(self._max_lag / 2, self._check_lag)
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._closed = True
+        for timer in (self._recheck, self._notify, self._lag_check):
+            if timer is not None:
+                timer.cancel()
+
+    # Session
+
+    def suspended(self) -> None:
+        """The connection is lost: change nothing until it is back."""
+        self.connected = False
+
+    def resumed(self) -> None:
+        """The connection is back, in the same session or another: find out about what was under way."""
+        self.connected = True
+        unknown, self._unknown = self._unknown, {}
+        for partition, pending in unknown.items():
+            spawn(self._reread(partition, pending), f"reading the state of {partition.topic_partition}")
+        self.look_again()
+
+    def expired(self) -> None:
+        """The session is over; all leaders are being stopped and nothing of theirs counts any more."""
+        self.connected = False
+        self._unknown.clear()
+        self._candidates.clear()
+        self._changed.clear()
+
+    # Expanding
+
+    def consider(self, partition: Partition, follower: FollowerState) -> None:
+        """A follower outside the maximal ISR has fetched: let it join where it may."""
+        replica = follower.broker_id
+        if not self._is_eligible(follower):
+            if partition.is_in_sync(follower):
+                self._look_later(partition, replica)
+            return
+        caught_up = self._clock.monotonic() - follower.last_caught_up <= min(self._max_lag, _JOINING_SECONDS)
+        if self.connected and not partition.isr.is_pending and partition.is_in_sync(follower):
+            self._candidates.pop((partition.topic_partition, replica), None)
+            self._write(partition, partition.isr.expand(replica))
+            return
+        partition.set_joining(replica, caught_up and self.connected)
+        if replica in partition.joining or partition.is_in_sync(follower):
+            self._look_later(partition, replica)
+
+    def _is_eligible(self, follower: FollowerState) -> bool:
+        # KIP-903: only this life of the broker may join; the log of an earlier one may have been lost.
+        broker = self._replicas.metadata.broker(follower.broker_id)
+        return broker is not None and follower.broker_epoch in (-1, broker.epoch)
+
+    def _look_later(self, partition: Partition, replica: int) -> None:
+        self._candidates[partition.topic_partition, replica] = None
+        if self._recheck is None and not self._closed:
+            self._recheck = self._clock.call_later(_RECHECK_SECONDS, self.look_again)
+
+    def look_again(self) -> None:
+        """Consider again those that could not join when they fetched."""
+        if self._recheck is not None:
+            self._recheck.cancel()
+            self._recheck = None
+        candidates, self._candidates = self._candidates, {}
+        effects = Effects()
+        for tp, replica in candidates:
+            partition = self._replicas.partitions.get(tp)
+            if partition is None or partition.role is not Role.LEADER:
+                continue
+            follower = partition.followers.get(replica)
+            if follower is None or replica in partition.isr.maximal:
+                continue
+            self.consider(partition, follower)
+            if replica in partition.joining and not self._is_eligible(follower):
+                partition.set_joining(replica, False)
+            if partition.advance_high_watermark():
+                effects.high_watermark(partition)
+        effects.run()
+
+    # Shrinking
+
+    def _check_lag(self) -> None:
+        self._lag_check = self._clock.call_later(self._max_lag / 2, self._check_lag)
+        if not self.connected:
+            return
+        now = self._clock.monotonic()
+        for partition in self._replicas.leaders():
+            out = partition.lagging(now, self._max_lag)
+            if out and not partition.isr.is_pending:
+                log.info(
+                    "%s: shrinking the ISR %s by %s", partition.topic_partition, partition.isr.committed, sorted(out)
+                )
+                self._write(partition, partition.isr.shrink(out))
+
+    # Writing
+
+    def _write(self, partition: Partition, pending: IsrState) -> None:
+        partition.set_isr(pending)
+        spawn(self._write_state(partition, pending), f"writing the ISR of {partition.topic_partition}")
+
+    async def _write_state(self, partition: Partition, pending: IsrState) -> None:
+        state = partition.state.with_(isr=pending.proposed, zk_version=pending.zk_version)
+        try:
+            written = await self._isr.update(state, self.session)
+        except (BadVersionError, NoNodeError):
+            await self._reread(partition, pending)
+        except SessionExpiredError:
+            # Not applied, and this broker no longer leads; the end of the session stops the partition.
+            pass
+        except ZkError as error:
+            log.info("%s: outcome of an ISR change unknown: %s", partition.topic_partition, error)
+            await self._reread(partition, pending)
+        else:
+            if partition.isr is pending:
+                self._committed(partition, written.isr, written.zk_version)
+                self._tell(partition.topic_partition)
+
+    async def _reread(self, partition: Partition, pending: IsrState) -> None:
+        if partition.isr is not pending or self._closed:
+            return
+        if not self.connected:
+            self._unknown[partition] = pending
+            return
+        try:
+            current = await self._isr.read(partition.state)
+        except SessionExpiredError:
+            return
+        except ZkError as error:
+            log.info("%s: cannot read its state: %s", partition.topic_partition, error)
+            if partition.isr is pending:
+                self._unknown[partition] = pending
+                self._clock.call_later(_REREAD_SECONDS, self._reread_unknown, partition)
+            return
+        if partition.isr is not pending or current is None:
+            # Stopped meanwhile, or the topic is being deleted and this partition will be stopped.
+            return
+        if current.leader_epoch == partition.leader_epoch:
+            self._committed(partition, current.isr, current.zk_version)
+            if current.isr == pending.proposed:
+                self._tell(partition.topic_partition)
+        else:
+            self.on_newer(current)
+
+    def _reread_unknown(self, partition: Partition) -> None:
+        pending = self._unknown.pop(partition, None)
+        if pending is not None:
+            spawn(self._reread(partition, pending), f"reading the state of {partition.topic_partition}")
+
+    def _committed(self, partition: Partition, isr: tuple[int, ...], zk_version: int) -> None:
+        partition.state = partition.state.with_(isr=isr, zk_version=zk_version)
+        partition.set_isr(committed(isr, zk_version))
+        effects = Effects()
+        if partition.advance_high_watermark():
+            effects.high_watermark(partition)
+        for replica, follower in partition.followers.items():
+            if replica not in isr and partition.is_in_sync(follower) and replica not in partition.isr.maximal:
+                self._look_later(partition, replica)
+        effects.run()
+
+    def _tell(self, tp: TopicPartition) -> None:
+        self._changed[tp] = None
+        if self._notify is None and not self._closed:
+            self._notify = self._clock.call_later(self._config.isr_notification_delay_ms / 1000, self._send)
+
+    def _send(self) -> None:
+        self._notify = None
+        changed, self._changed = self._changed, {}
+        if changed:
+            spawn(self._notify_controller(list(changed)), "telling the controller of ISR changes")
+
+    async def _notify_controller(self, changed: list[TopicPartition]) -> None:
+        try:
+            await self._isr.notify(changed)
+        except SessionExpiredError:
+            pass
+        except ZkError as error:
+            # The controller also watches nothing else: tell it again.
+            log.info("telling the controller of %d ISR changes failed: %s", len(changed), error)
+            if not self._closed:
+                self._clock.call_later(_REREAD_SECONDS, self._tell_again, changed)
+
+    def _tell_again(self, changed: list[TopicPartition]) -> None:
+        for tp in changed:
+            self._tell(tp)

@@ -1,4 +1,7 @@
-"""What a handler knows of the request besides its fields. Answers to: ``RequestContext`` of Kafka. Pure."""
+"""What a handler knows of the request besides its fields.
+
+Answers to: ``RequestContext`` of Kafka. Pure.
+"""
 
 from __future__ import annotations
 

@@ -67,7 +67,9 @@ SERVED: Final[dict[ApiKey, VersionRange]] = {key: SUPPORTED[key] for key in sort
 
 def load_handler(api_key: int) -> Handler:
     """The handler of a served key; its module is imported now if it was not before."""
-    handler: Handler = import_module(f"kafkalite.apis.{_MODULES[ApiKey(api_key)]}").handle
+    key = ApiKey(api_key)
+    module = import_module(f"kafkalite.apis.{_MODULES[key]}")
+    handler: Handler = module.handler(key) if _MODULES[key] == "unavailable" else module.handle
     return handler
 
 

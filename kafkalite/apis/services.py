@@ -5,8 +5,9 @@ Answers to: the constructor of ``kafka.server.KafkaApis``. Pure.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from kafkalite.admin.configs import ConfigAdmin
@@ -16,7 +17,36 @@ if TYPE_CHECKING:
     from kafkalite.cluster.metadata import MetadataCache
     from kafkalite.common.clock import Clock
     from kafkalite.controller.controller import Controller
+    from kafkalite.log.manager import LogManager
     from kafkalite.replication.manager import ReplicaManager
+
+
+_KEPT_BYTES: Final = 8 << 20
+
+
+class EncodedAnswers:
+    """Answers made from one version of the metadata, kept until there is another; at most 8 MiB of them."""
+
+    __slots__ = ("_answers", "_bytes", "_version")
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._bytes = 0
+        self._answers: dict[Hashable, bytes] = {}
+
+    def find(self, key: Hashable, version: int) -> bytes | None:
+        """The answer to ``key`` where it was made from that ``version``."""
+        return self._answers.get(key) if version == self._version else None
+
+    def keep(self, key: Hashable, version: int, answer: bytes) -> None:
+        """Remember ``answer``; what was made from other versions, or does not fit, is dropped."""
+        if version != self._version or self._bytes + len(answer) > _KEPT_BYTES:
+            self._answers = {}
+            self._bytes = 0
+            self._version = version
+        if len(answer) <= _KEPT_BYTES:
+            self._answers[key] = answer
+            self._bytes += len(answer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +61,10 @@ class BrokerServices:
     config: DynamicConfig
     metadata: MetadataCache
     replicas: ReplicaManager
+    logs: LogManager
     controller: Controller
     topics: TopicAdmin
     configs: ConfigAdmin
     producer_ids: ProducerIdManager
     clock: Clock
+    answers: EncodedAnswers = field(default_factory=EncodedAnswers)

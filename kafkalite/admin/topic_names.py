@@ -1,0 +1,44 @@
+"""What a topic may be called.
+
+Answers to: ``org.apache.kafka.common.internals.Topic``. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kafkalite.common.errors import ApiError, ErrorCode
+
+INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
+_LEGAL = re.compile(r"[a-zA-Z0-9._\-]+")
+_MAX_LENGTH: Final = 249
+
+
+def check_topic(name: str) -> None:
+    """Raises :class:`ApiError` INVALID_TOPIC_EXCEPTION saying what is wrong with ``name``."""
+    if not name:
+        reason = "the empty string is not allowed"
+    elif name in (".", ".."):
+        reason = f"'{name}' is not allowed"
+    elif len(name) > _MAX_LENGTH:
+        reason = f"the length of '{name}' is longer than the max allowed length {_MAX_LENGTH}"
+    elif _LEGAL.fullmatch(name) is None:
+        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    else:
+        return
+    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def is_valid_topic(name: str) -> bool:
+    """Whether a topic may have that name."""
+    return 0 < len(name) <= _MAX_LENGTH and name not in (".", "..") and _LEGAL.fullmatch(name) is not None
+
+
+def colliding_topic(name: str, existing: Iterable[str]) -> str | None:
+    """An existing topic that metrics could not tell from ``name``, because they write '.' as '_'."""
+    if "." not in name and "_" not in name:
+        return None
+    unified = name.replace(".", "_")
+    return next((other for other in existing if other != name and other.replace(".", "_") == unified), None)

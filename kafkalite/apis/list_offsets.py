@@ -1,0 +1,83 @@
+"""ListOffsets: where a log begins, ends, or has a timestamp.
+
+Answers to: ``KafkaApis.handleListOffsetRequest``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Final
+
+from kafkalite.apis.context import RequestContext
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import response_class
+from kafkalite.replication.results import (
+    EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    MAX_TIMESTAMP,
+    READ_UNCOMMITTED,
+    OffsetResult,
+)
+
+DEBUGGING_REPLICA: Final = -2
+"""Replica id of a tool that asks any replica, not only the leader."""
+_SPECIAL_FROM: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9}
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """One answer for each partition; one that is asked for twice gets INVALID_REQUEST."""
+    kind = response_class(ApiKey.LIST_OFFSETS)
+    make_topic = kind.ListOffsetsTopicResponse
+    make = make_topic.ListOffsetsPartitionResponse
+    version = context.version
+    asked = Counter((topic.name, p.partition_index) for topic in request.topics for p in topic.partitions)
+    topics = []
+    for topic in request.topics:
+        partitions = []
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            if asked[tp] > 1:
+                result = OffsetResult(ErrorCode.INVALID_REQUEST)
+            else:
+                result = await _find(context, request, tp, partition)
+            answer = make(version=version, partition_index=tp.partition, error_code=result.error)
+            if version == 0:
+                answer.old_style_offsets = [] if result.error or result.offset < 0 else [result.offset]
+            else:
+                answer.timestamp, answer.offset = result.timestamp, result.offset
+                answer.leader_epoch = result.leader_epoch
+            partitions.append(answer)
+        topics.append(make_topic(version=version, name=topic.name, partitions=partitions))
+    return kind(version=version, topics=topics)
+
+
+async def _find(context: RequestContext, request: Any, tp: TopicPartition, partition: Any) -> OffsetResult:
+    version, timestamp = context.version, partition.timestamp
+    if version < _SPECIAL_FROM.get(timestamp, 0):
+        return OffsetResult(ErrorCode.UNSUPPORTED_VERSION)
+    if context.services.metadata.state(tp) is None:
+        return OffsetResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    isolation = None if request.replica_id >= 0 else request.isolation_level if version >= 2 else READ_UNCOMMITTED
+    try:
+        result = await context.services.replicas.list_offset(
+            tp,
+            timestamp,
+            isolation,
+            partition.current_leader_epoch if version >= 4 else -1,
+            request.replica_id == DEBUGGING_REPLICA,
+        )
+    except ApiError as error:
+        return OffsetResult(error.code)
+    if (
+        version == 0
+        and result.offset < 0
+        and not result.error
+        and timestamp not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+    ):
+        # The oldest version knows no "not found": what is later than everything is the end.
+        return await context.services.replicas.list_offset(tp, LATEST_TIMESTAMP, isolation, -1, False)
+    return result

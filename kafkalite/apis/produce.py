@@ -1,0 +1,199 @@
+"""Produce: record batches from a client to the leaders here; the hot path, plain calls only.
+
+Answers to: ``KafkaApis.handleProduceRequest`` and ``ProduceRequest.validateRecords``. Deterministic.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kafkalite.apis.services import BrokerServices
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.network.request import Request
+from kafkalite.protocol.produce import (
+    NodeEndpoint,
+    ProducePartitionResponse,
+    ProduceRequest,
+    decode_produce,
+    encode_produce_response,
+)
+
+if TYPE_CHECKING:
+    from kafkalite.replication.results import ProduceResult
+
+log = logging.getLogger(__name__)
+
+_OVERHEAD = 12
+_HEADER_SIZE = 61
+_SIZE_AND_MAGIC = struct.Struct(">ixxxxB")
+_ATTRIBUTES_LOW = 22
+_ZSTD = 4
+_MAGIC_2_FROM = 3
+_ZSTD_FROM = 7
+_LEADER_HINT_FROM = 10
+_HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+
+
+class ProduceApi:
+    """Takes Produce requests of every version. Versions before 3 carry messages of magic 0 and 1."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._append = services.replicas.append_records
+
+    def handle(self, request: Request) -> None:
+        """Answer now (acks 0 and 1) or once the replicas have it (acks -1). Raises ``ProtocolError``."""
+        version = request.header.api_version
+        produce = decode_produce(version, request.body)
+        acks = produce.acks
+        entries = produce.partitions
+        try:
+            if version >= _MAGIC_2_FROM:
+                for entry in entries:
+                    if _refusal(version, entry[1]) is not None:
+                        self._append_usable(request, produce)
+                        return
+            if acks not in (-1, 0, 1):
+                self._refuse(request, produce, ErrorCode.INVALID_REQUIRED_ACKS)
+            elif produce.transactional_id is not None:
+                self._refuse(request, produce, ErrorCode.INVALID_TXN_STATE)
+            elif acks:
+                self._append(produce.timeout_ms, acks, entries, lambda results: self._answer(request, results))
+            else:
+                self._append(produce.timeout_ms, 0, entries, lambda results: _answer_nothing(request, results))
+        except Exception:
+            log.exception("A produce request failed")
+            self._refuse(request, produce, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    def _append_usable(self, request: Request, produce: ProduceRequest) -> None:
+        """Some partitions' bytes are refused before any log sees them; the others are appended."""
+        version = request.header.api_version
+        refused: dict[int, ProducePartitionResponse] = {}
+        usable: list[tuple[TopicPartition, memoryview]] = []
+        for index, (tp, records) in enumerate(produce.partitions):
+            refusal = _refusal(version, records)
+            if refusal is None:
+                usable.append((tp, records))
+            else:
+                refused[index] = ProducePartitionResponse(tp[0], tp[1], refusal[0], error_message=refusal[1])
+
+        def done(results: Sequence[ProduceResult]) -> None:
+            if produce.acks == 0:
+                request.close_connection("a produce request with acks=0 failed")
+                return
+            rest = iter(results)
+            answers = [
+                refused[index] if index in refused else self._partition_answer(next(rest))
+                for index in range(len(produce.partitions))
+            ]
+            self._send(request, answers)
+
+        if produce.acks not in (-1, 0, 1):
+            self._refuse(request, produce, ErrorCode.INVALID_REQUIRED_ACKS)
+        elif produce.transactional_id is not None:
+            self._refuse(request, produce, ErrorCode.INVALID_TXN_STATE)
+        elif usable:
+            self._append(produce.timeout_ms, produce.acks, usable, done)
+        else:
+            done(())
+
+    def _answer(self, request: Request, results: Sequence[ProduceResult]) -> None:
+        try:
+            self._send(request, [self._partition_answer(result) for result in results])
+        except Exception:
+            log.exception("A produce request could not be answered")
+            request.close_connection("the request could not be answered")
+
+    def _partition_answer(self, result: ProduceResult) -> ProducePartitionResponse:
+        tp = result.topic_partition
+        answer = ProducePartitionResponse(
+            tp[0],
+            tp[1],
+            result.error,
+            result.base_offset,
+            result.log_append_time,
+            result.log_start_offset,
+            result.error_message,
+        )
+        if result.error and result.error in _HINTED:
+            state = self._services.metadata.state(tp)
+            if state is not None:
+                answer.current_leader = (state.leader, state.leader_epoch)
+        return answer
+
+    def _send(self, request: Request, answers: list[ProducePartitionResponse]) -> None:
+        version = request.header.api_version
+        endpoints = None
+        if version >= _LEADER_HINT_FROM and any(answer.current_leader for answer in answers):
+            endpoints = self._endpoints(answers, request.connection.listener)
+        if len(answers) > 1:
+            answers = _by_topic(answers)
+        request.respond([encode_produce_response(version, answers, 0, endpoints)])
+
+    def _endpoints(self, answers: list[ProducePartitionResponse], listener: str) -> list[NodeEndpoint]:
+        leaders = {answer.current_leader[0] for answer in answers if answer.current_leader is not None}
+        found: list[NodeEndpoint] = []
+        for leader in sorted(leaders):
+            broker = self._services.metadata.broker(leader)
+            endpoint = broker.endpoint(listener) if broker is not None else None
+            if broker is not None and endpoint is not None:
+                found.append((leader, endpoint.host, endpoint.port, broker.rack))
+        return found
+
+    def _refuse(self, request: Request, produce: ProduceRequest, error: ErrorCode) -> None:
+        """The same error for every partition."""
+        if produce.acks == 0:
+            request.close_connection(f"a produce request with acks=0 failed: {error.name}")
+            return
+        self._send(request, [ProducePartitionResponse(tp[0], tp[1], error) for tp, _ in produce.partitions])
+
+
+def _answer_nothing(request: Request, results: Sequence[ProduceResult]) -> None:
+    for result in results:
+        if result.error:
+            # The client hears of it by the only means that acks=0 leaves: it reconnects and asks for metadata.
+            request.close_connection(
+                f"a produce request with acks=0 failed: {result.topic_partition}: {result.error.name}"
+            )
+            return
+    request.respond_nothing()
+
+
+def _refusal(version: int, records: memoryview) -> tuple[ErrorCode, str] | None:
+    """What is wrong with the outer form of one partition's records, from version 3 on."""
+    size = len(records)
+    if size < _HEADER_SIZE:
+        return (
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} must have at least one record batch per partition",
+        )
+    length, magic = _SIZE_AND_MAGIC.unpack_from(records, 8)
+    if magic != 2:
+        return (
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain record batches with magic version 2",
+        )
+    if length + _OVERHEAD < size and length >= 0:
+        return (
+            ErrorCode.INVALID_RECORD,
+            f"Produce requests with version {version} are only allowed to contain exactly one record batch "
+            "per partition",
+        )
+    if version < _ZSTD_FROM and records[_ATTRIBUTES_LOW] & 7 == _ZSTD:
+        return (
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Produce requests with version {version} are not allowed to use ZStandard compression",
+        )
+    return None
+
+
+def _by_topic(answers: list[ProducePartitionResponse]) -> list[ProducePartitionResponse]:
+    """``answers`` with the partitions of one topic side by side."""
+    topics: dict[str, list[ProducePartitionResponse]] = {}
+    for answer in answers:
+        topics.setdefault(answer.topic, []).append(answer)
+    return answers if len(topics) == 1 else [answer for group in topics.values() for answer in group]

@@ -6,9 +6,11 @@ Answers to: ``kafka.log.UnifiedLog.{appendAsLeader,appendAsFollower}``. Determin
 from __future__ import annotations
 
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import Buffer
 from kafkalite.log.base import LogBase
 from kafkalite.log.producer_entry import BatchMetadata
 from kafkalite.log.producer_state import Staged
+from kafkalite.log.segment import MAX_RELATIVE_OFFSET
 from kafkalite.log.values import AbortedTxn, AppendInfo, UnexpectedAppendOffsetError
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, iter_headers
 from kafkalite.record.validator import validate_for_leader
@@ -29,18 +31,20 @@ class AppendingLog(LogBase):
         now_ms: int,
         *,
         from_client: bool = True,
-        required_acks: int = 1,
+        required_acks: int = 1,  # noqa: ARG002
     ) -> AppendInfo:
-        """Give offsets to what a producer sent, and write it. ``records`` is patched in place where it is writable.
+        """Give offsets to what a producer sent, and write it; ``records`` is patched in place where writable.
 
-        ``from_client`` is off for what brokers write themselves (markers of transactions). Raises :class:`ApiError`: what
-        validation refuses, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, RECORD_LIST_TOO_LARGE,
+        ``from_client`` is off for what brokers write themselves (markers of transactions). Raises :class:`ApiError`:
+        what validation refuses, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, RECORD_LIST_TOO_LARGE,
         KAFKA_STORAGE_ERROR. A batch that was appended before is answered with its first offsets.
         """
         if self._broken:
             raise self._storage_error()
         first_offset = self.log_end_offset
-        valid = validate_for_leader(records, first_offset, leader_epoch, self._validation, now_ms)
+        valid = validate_for_leader(
+            records, first_offset, leader_epoch, self._validation, now_ms, from_client=from_client
+        )
         headers = valid.headers
         header = headers[0]
         entry = None
@@ -59,8 +63,6 @@ class AppendingLog(LogBase):
                 staged = self._stage(headers, valid.buffer, from_client)
                 if staged is not None and staged.duplicate is not None:
                     return self._duplicate(staged.duplicate, header, len(records), leader_epoch)
-        if from_client and header.attributes & 0x20:
-            raise ApiError(ErrorCode.INVALID_RECORD, "clients may not write control records")
         last_offset = valid.last_offset
         size = len(valid.buffer)
         self._write(valid.buffer, headers, size, last_offset, valid.max_timestamp, now_ms)
@@ -104,8 +106,7 @@ class AppendingLog(LogBase):
                 if header.base_offset < expected:
                     raise self._unexpected(header, expected, bool(headers))
                 expected = header.base_offset + header.last_offset_delta + 1
-                if header.max_timestamp > max_timestamp:
-                    max_timestamp = header.max_timestamp
+                max_timestamp = max(max_timestamp, header.max_timestamp)
                 if header.producer_id >= 0:
                     placed.append((position, header))
                 if header.leader_epoch != self.epochs.latest_epoch:
@@ -141,7 +142,7 @@ class AppendingLog(LogBase):
             header.last_offset,
         )
 
-    def _stage(self, headers: list[BatchHeader], buffer: bytes | memoryview, from_client: bool) -> Staged | None:
+    def _stage(self, headers: list[BatchHeader], buffer: Buffer, from_client: bool) -> Staged | None:
         placed = []
         position = 0
         for header in headers:
@@ -157,7 +158,7 @@ class AppendingLog(LogBase):
 
     def _write(
         self,
-        buffer: bytes | bytearray | memoryview,
+        buffer: Buffer,
         headers: list[BatchHeader],
         size: int,
         last_offset: int,
@@ -178,9 +179,8 @@ class AppendingLog(LogBase):
                     or (max_timestamp if self._roll_by_timestamp else now_ms) > self._roll_at
                     or segment.full
                 )
-                or last_offset - segment.base_offset > 0x7FFFFFFF
-            ):
-                segment = self.roll(last_offset - 0x7FFFFFFF)
+            ) or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
+                segment = self.roll(last_offset - MAX_RELATIVE_OFFSET)
             segment.append(buffer, headers, config.index_interval_bytes)
         except OSError as error:
             raise self._write_failed(segment, error) from error

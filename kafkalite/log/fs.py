@@ -1,7 +1,8 @@
 """The file system, as the log sees it; the only place that touches files.
 
 Answers to: the channel of ``org.apache.kafka.common.record.FileRecords`` and the file handling of
-``org.apache.kafka.server.common.CheckpointFile``. Deterministic: everything is handed in, so that tests can tear writes and fill disks.
+``org.apache.kafka.server.common.CheckpointFile``. Deterministic: it is handed in, so that tests can tear writes and
+fill disks.
 """
 
 from __future__ import annotations

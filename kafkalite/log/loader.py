@@ -151,9 +151,8 @@ class LogLoader:
         least = min(cleaned, default=None)
         kept = []
         for name in names:
-            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
-                self._remove(name)
-            elif name.endswith(SWAP_SUFFIX) and least is not None and int(name.split(".", 1)[0]) >= least:
+            stale_swap = name.endswith(SWAP_SUFFIX) and least is not None and int(name.split(".", 1)[0]) >= least
+            if stale_swap or name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
                 self._remove(name)
             else:
                 kept.append(name)

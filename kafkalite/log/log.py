@@ -45,8 +45,8 @@ class Log(AppendingLog):
     def read(self, offset: int, max_bytes: int, upper_bound: int, min_one_message: bool) -> ReadInfo:
         """Batches from the one that holds ``offset`` on, all of them below ``upper_bound``.
 
-        At most ``max_bytes``, which may cut the last batch; with ``min_one_message`` the first batch comes whole whatever
-        its size. Raises ``ApiError(OFFSET_OUT_OF_RANGE)``.
+        At most ``max_bytes``, which may cut the last batch; with ``min_one_message`` the first batch comes whole
+        whatever its size. Raises ``ApiError(OFFSET_OUT_OF_RANGE)``.
         """
         end_offset = self.log_end_offset
         if offset > end_offset or offset < self.log_start_offset:
@@ -56,8 +56,7 @@ class Log(AppendingLog):
             )
         if self._broken:
             raise self._storage_error()
-        if upper_bound > end_offset:
-            upper_bound = end_offset
+        upper_bound = min(upper_bound, end_offset)
         if offset >= upper_bound:
             return ReadInfo(offset, None, 0)
         tail = self._tail

@@ -14,7 +14,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.log.fs import FilePool, FileSystem
 
 if TYPE_CHECKING:
-    from kafkalite.log.log import Log
+    from kafkalite.log.base import LogBase
 
 
 class LogServices:
@@ -40,7 +40,7 @@ class LogServices:
         self.rng = rng or random.Random()
         self.producer_expiration_ms = producer_expiration_ms
         self.failed: Callable[[str, OSError], None] = _ignore_failure
-        self.flush_later: Callable[[Log], None] = _flush_now
+        self.flush_later: Callable[[LogBase], None] = _flush_now
         self.delete_later: Callable[[list[str], int], None] = self._delete_now
 
     def _delete_now(self, paths: list[str], _delay_ms: int) -> None:
@@ -52,5 +52,5 @@ def _ignore_failure(_log_dir: str, _error: OSError) -> None:
     """Nobody to tell."""
 
 
-def _flush_now(log: Log) -> None:
+def _flush_now(log: LogBase) -> None:
     log.flush(log.segments.active.base_offset)

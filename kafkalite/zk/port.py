@@ -48,7 +48,7 @@ class MultiError(ZkError):
     """A transaction was refused as a whole. ``index`` is the operation at fault, ``cause`` what was wrong with it."""
 
     def __init__(self, index: int, cause: ZkError) -> None:
-        super().__init__(cause.path, f"operation {index} of a multi: {cause}")
+        super().__init__(cause.path, f"operation {index} of a multi: {type(cause).__name__}")
         self.index = index
         self.cause = cause
 

@@ -1,0 +1,104 @@
+"""The guardian's own process, and how a ZooKeeper session is ended by somebody who knows its id and password.
+
+Answers to: nothing in Kafka, whose dead brokers are waited for. Kind: plain blocking sockets, no reactor.
+
+Run as a script by ``broker/guardian.py``: reads credentials from standard input and, when that ends (the kernel closes
+it, however the broker died), closes the session that was named last. Only modules built into the interpreter are
+imported, since one such process runs beside every broker.
+"""
+
+from __future__ import annotations
+
+import _socket
+import struct
+import sys
+
+MESSAGE = struct.Struct("!qI16s")
+"""Session id (0: nothing to guard), session timeout in ms, password."""
+
+_CONNECT = struct.Struct("!iiqiqi16sB")
+_CONNECTED = struct.Struct("!iiiq")
+_CLOSE = struct.pack("!iii", 8, 1, -11)
+_ATTEMPT_TIMEOUT = 2.0
+
+
+def addresses(hosts: str) -> list[tuple[str, int]]:
+    """Host and port of each server in a connection string; a chroot is left out."""
+    found = []
+    for entry in hosts.partition("/")[0].split(","):
+        host, colon, port = entry.strip().rpartition(":")
+        if not colon or not port.isdigit():
+            host, port = entry.strip(), "2181"
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+def close_session(hosts: str, session: int, password: bytes, timeout_ms: int) -> bool:
+    """End a session from outside: attach to it, then close it; every server is tried once.
+
+    ``True`` once it is known to be over, ``False`` where no server answered.
+    """
+    for host, port in addresses(hosts):
+        try:
+            resolved = _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM)
+        except OSError:
+            continue
+        for family, kind, protocol, _, address in resolved:
+            try:
+                connection = _socket.socket(family, kind, protocol)
+            except OSError:
+                continue
+            try:
+                connection.settimeout(_ATTEMPT_TIMEOUT)
+                connection.connect(address)
+                _attach_and_close(connection, session, password, timeout_ms)
+                return True
+            except (OSError, struct.error):
+                continue
+            finally:
+                connection.close()
+    return False
+
+
+def _attach_and_close(connection: _socket.socket, session: int, password: bytes, timeout_ms: int) -> None:
+    request = _CONNECT.pack(_CONNECT.size - 4, 0, 0, timeout_ms, session, 16, password, 0)
+    connection.sendall(request)
+    answer = _read(connection, _CONNECTED.size)
+    length, _, granted, attached = _CONNECTED.unpack(answer)
+    if granted <= 0 or attached != session:
+        return  # it is over already
+    _read(connection, length + 4 - _CONNECTED.size)
+    connection.sendall(_CLOSE)
+    _read(connection, 4)
+
+
+def _read(connection: _socket.socket, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        part = connection.recv(count - len(data))
+        if not part:
+            raise OSError("the connection ended")
+        data += part
+    return data
+
+
+def main(hosts: str) -> None:
+    """Guard until standard input ends, then act."""
+    import signal  # noqa: PLC0415
+    import time  # noqa: PLC0415
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    session, timeout_ms, password = 0, 0, b""
+    pipe = open(0, "rb", buffering=0)  # noqa: SIM115
+    while len(message := pipe.read(MESSAGE.size) or b"") == MESSAGE.size:
+        session, timeout_ms, password = MESSAGE.unpack(message)
+    if session:
+        # past its timeout ZooKeeper has ended it without us
+        deadline = time.monotonic() + timeout_ms / 1000
+        while not close_session(hosts, session, password, timeout_ms) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

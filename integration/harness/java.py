@@ -43,7 +43,13 @@ def _log4j(level: str) -> Path:
 
 
 def run_tool(
-    peer: Peer, main: str, *arguments: str, stdin: str | bytes | None = None, timeout: float = 120.0, check: bool = True, heap: str = TOOL_HEAP
+    peer: Peer,
+    main: str,
+    *arguments: str,
+    stdin: str | bytes | None = None,
+    timeout: float = 120.0,
+    check: bool = True,
+    heap: str = TOOL_HEAP,
 ) -> Result:
     """Run ``main`` of ``peer`` with ``arguments``. Raises ``AssertionError`` with its output where it fails and ``check`` is set."""
     data = stdin.encode() if isinstance(stdin, str) else stdin

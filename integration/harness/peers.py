@@ -24,14 +24,15 @@ class Peer:
 
 
 KAFKA_3_9 = Peer(
-    "kafka-3.9.1", ("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36")
+    "kafka-3.9.1",
+    ("org.apache.kafka:kafka_2.13:3.9.1", "org.apache.kafka:kafka-tools:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
 )
 KAFKA_2_8 = Peer("kafka-2.8.2", ("org.apache.kafka:kafka_2.13:2.8.2", "org.slf4j:slf4j-reload4j:1.7.36"))
 KAFKA_0_10 = Peer("kafka-0.10.2.2", ("org.apache.kafka:kafka_2.12:0.10.2.2",))
 KAFKA_0_8 = Peer("kafka-0.8.2.2", ("org.apache.kafka:kafka_2.11:0.8.2.2",))
 
 
-class PeerMissing(Exception):
+class PeerMissingError(Exception):
     """A release cannot be had; the text says what to install."""
 
 
@@ -41,12 +42,14 @@ def cache_dir() -> Path:
 
 
 def java() -> str:
-    """The Java runtime. Raises :class:`PeerMissing` where there is none."""
+    """The Java runtime. Raises :class:`PeerMissingError` where there is none."""
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else None
     found = found or shutil.which("java")
     if found is None:
-        raise PeerMissing("Java is missing: install a Java runtime, 17 or newer (Debian: apt-get install default-jre-headless)")
+        raise PeerMissingError(
+            "Java is missing: install a Java runtime, 17 or newer (Debian: apt-get install default-jre-headless)"
+        )
     return found
 
 
@@ -56,13 +59,13 @@ def classpath(peer: Peer) -> str:
 
 
 def libs(peer: Peer) -> Path:
-    """The folder with the jars of ``peer``. Raises :class:`PeerMissing` where they cannot be fetched."""
+    """The folder with the jars of ``peer``. Raises :class:`PeerMissingError` where they cannot be fetched."""
     home = cache_dir() / peer.name
     if (home / "libs").is_dir():
         return home / "libs"
     maven = shutil.which("mvn")
     if maven is None:
-        raise PeerMissing(f"Maven is missing, which fetches {peer.name} (Debian: apt-get install maven)")
+        raise PeerMissingError(f"Maven is missing, which fetches {peer.name} (Debian: apt-get install maven)")
     home.mkdir(parents=True, exist_ok=True)
     (home / "pom.xml").write_text(_pom(peer))
     partial = home / f"libs.{os.getpid()}"
@@ -71,7 +74,15 @@ def libs(peer: Peer) -> Path:
         if attempt:
             time.sleep(2.0 * attempt)  # "could not transfer" is most often a hiccup of the registry
         done = subprocess.run(
-            [maven, "-q", "-B", "-f", str(home / "pom.xml"), "dependency:copy-dependencies", f"-DoutputDirectory={partial}"],
+            [
+                maven,
+                "-q",
+                "-B",
+                "-f",
+                str(home / "pom.xml"),
+                "dependency:copy-dependencies",
+                f"-DoutputDirectory={partial}",
+            ],
             capture_output=True,
             text=True,
             check=False,
@@ -81,12 +92,14 @@ def libs(peer: Peer) -> Path:
             return home / "libs"
         output = done.stdout + done.stderr
     shutil.rmtree(partial, ignore_errors=True)
-    raise PeerMissing(f"{peer.name} could not be fetched from Maven Central: {' '.join(output.split())[:500]}")
+    raise PeerMissingError(f"{peer.name} could not be fetched from Maven Central: {' '.join(output.split())[:500]}")
 
 
 def _pom(peer: Peer) -> str:
     dependencies = "".join(
-        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(*text.split(":"))
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
+            *text.split(":")
+        )
         for text in peer.coordinates
     )
     return (

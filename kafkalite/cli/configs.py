@@ -14,7 +14,12 @@ from kafkalite.cli.main import UsageError
 from kafkalite.common.errors import ApiError, ErrorCode
 
 TYPES = {"topics": "TOPIC", "brokers": "BROKER", "broker-loggers": "BROKER_LOGGER"}
-DYNAMIC_SOURCES = ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG", "DYNAMIC_BROKER_LOGGER_CONFIG")
+DYNAMIC_SOURCES = (
+    "DYNAMIC_TOPIC_CONFIG",
+    "DYNAMIC_BROKER_CONFIG",
+    "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    "DYNAMIC_BROKER_LOGGER_CONFIG",
+)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -23,13 +28,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_bootstrap(parser)
     action = parser.add_mutually_exclusive_group(required=True)
     action.add_argument("--describe", dest="action", action="store_const", const="describe", help="show configurations")
-    action.add_argument("--alter", dest="action", action="store_const", const="alter", help="add or delete configurations")
+    action.add_argument(
+        "--alter", dest="action", action="store_const", const="alter", help="add or delete configurations"
+    )
     parser.add_argument("--entity-type", choices=sorted(TYPES), help="what is configured")
     parser.add_argument("--entity-name", help="its name")
     parser.add_argument("--entity-default", action="store_true", help="the default of all brokers")
     parser.add_argument("--topic", help="short for --entity-type topics --entity-name")
     parser.add_argument("--broker", help="short for --entity-type brokers --entity-name")
-    parser.add_argument("--broker-defaults", action="store_true", help="short for --entity-type brokers --entity-default")
+    parser.add_argument(
+        "--broker-defaults", action="store_true", help="short for --entity-type brokers --entity-default"
+    )
     parser.add_argument("--all", action="store_true", help="for --describe: also what is not overridden")
     parser.add_argument("--add-config", metavar="K=V,K=[V1,V2]", help="configurations to set")
     parser.add_argument("--add-config-file", metavar="FILE", help="a properties file of configurations to set")
@@ -55,7 +64,9 @@ def entity(args: argparse.Namespace) -> tuple[str, str | None]:
     if args.broker_defaults:
         return "BROKER", ""
     if not args.entity_type:
-        raise UsageError("say what: --entity-type with --entity-name or --entity-default, or --topic, --broker, --broker-defaults")
+        raise UsageError(
+            "say what: --entity-type with --entity-name or --entity-default, or --topic, --broker, --broker-defaults"
+        )
     kind = TYPES[args.entity_type]
     if args.entity_default:
         if kind != "BROKER":
@@ -71,7 +82,10 @@ def describe(admin: Any, args: argparse.Namespace, kind: str, name: str | None) 
     elif kind == "TOPIC":
         names = sorted(admin.list_topics())
     else:
-        names = [str(broker_id) for broker_id in sorted(broker["broker_id"] for broker in admin.describe_cluster()["brokers"])] + [""]
+        names = [
+            str(broker_id)
+            for broker_id in sorted(broker["broker_id"] for broker in admin.describe_cluster()["brokers"])
+        ] + [""]
     shown = {}
     for each in names:
         entries = {
@@ -101,7 +115,9 @@ def fetch(admin: Any, kind: str, name: str) -> dict[str, Any]:
 
     resource_type = ConfigResourceType[kind]
     if name or kind == "TOPIC":
-        described = admin.describe_configs([ConfigResource(resource_type, name)], include_synonyms=True, config_filter="all")
+        described = admin.describe_configs(
+            [ConfigResource(resource_type, name)], include_synonyms=True, config_filter="all"
+        )
         entries: dict[str, Any] = described.get(kind.lower(), {}).get(name, {})
         if not entries and kind == "TOPIC":
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
@@ -155,14 +171,20 @@ def parse_config_list(text: str) -> dict[str, str]:
         name, equals, value = part.partition("=")
         if not equals:
             raise UsageError(f"--add-config {part!r}: expected NAME=VALUE")
-        settings[name.strip()] = value.strip().removeprefix("[").removesuffix("]") if value.strip().startswith("[") else value.strip()
+        settings[name.strip()] = (
+            value.strip().removeprefix("[").removesuffix("]") if value.strip().startswith("[") else value.strip()
+        )
     return settings
 
 
 def print_entries(kind: str, name: str, entries: dict[str, Any], everything: bool) -> None:
     """The configurations of one entity, in ConfigCommand's lines."""
     adjective = "All" if everything else "Dynamic"
-    print(f"{adjective} configs for {args_type(kind)} {name} are:" if name else f"Default configs for {args_type(kind)}s in the cluster are:")
+    print(
+        f"{adjective} configs for {args_type(kind)} {name} are:"
+        if name
+        else f"Default configs for {args_type(kind)}s in the cluster are:"
+    )
     for key, entry in entries.items():
         value = "null" if entry["is_sensitive"] else entry["value"]
         synonyms = ", ".join(f"{each['source']}:{each['name']}={each['value']}" for each in entry.get("synonyms") or [])

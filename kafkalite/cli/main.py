@@ -56,7 +56,9 @@ class UsageError(Exception):
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:
     """The parser of ``kafkalite``, with the flags of ``command`` alone so that no other command's imports are paid for."""
-    parser = argparse.ArgumentParser(prog="kafkalite", description="The classic, ZooKeeper-coordinated Kafka, in Python.")
+    parser = argparse.ArgumentParser(
+        prog="kafkalite", description="The classic, ZooKeeper-coordinated Kafka, in Python."
+    )
     parser.add_argument("--version", action="version", version=f"kafkalite {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (_, help_text) in COMMANDS.items():

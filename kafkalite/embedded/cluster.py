@@ -26,6 +26,8 @@ from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 
 HOST = "127.0.0.1"
 STATE_FILE = "cluster.json"
+ZOOKEEPER_PID_FILE = "zookeeper.pid"
+ZOOKEEPER_MARK = "QuorumPeerMain"
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 30.0
 
@@ -54,7 +56,8 @@ class LocalCluster:
 
     ``zookeeper`` is a connection string where ZooKeeper runs already; without it the cluster has an embedded one. Broker
     N listens on ``port_base + N - 1`` (the port of its control plane lies ``brokers`` higher); 0 takes what is free.
-    ``overrides`` go to every broker's ``server.properties``; ``environment`` to every broker process.
+    ``overrides`` go to every broker's ``server.properties``; ``environment`` to every broker process. A ``detached``
+    cluster outlives whoever started it; otherwise its ZooKeeper goes with the thread that started it.
     """
 
     def __init__(
@@ -67,16 +70,20 @@ class LocalCluster:
         overrides: Mapping[str, str] | None = None,
         launcher: Launcher = kafkalite_launcher,
         environment: Mapping[str, str] | None = None,
+        detached: bool = False,
     ) -> None:
         self.directory = directory.absolute()
         self.overrides = dict(overrides or {})
         self._launcher = launcher
         self._environment = environment
+        self._detached = detached
         self._embedded: EmbeddedZooKeeper | None = None
         self._zookeeper = zookeeper
         self._ports = self._choose_ports(brokers, port_base)
         self._processes: dict[int, ServerProcess] = {}
         self._broker_overrides: dict[int, dict[str, str]] = {}
+        self.is_ready = False
+        """Whether :meth:`start` has come to its good end."""
 
     # What it is
 
@@ -144,6 +151,7 @@ class LocalCluster:
             self.stop(STOP_TIMEOUT)
             raise
         self.write_state()
+        self.is_ready = True
 
     def start_zookeeper(self) -> None:
         """Start the embedded ZooKeeper on its old port and data; nothing where it was given one."""
@@ -151,8 +159,13 @@ class LocalCluster:
             return
         if self._embedded is None:
             port = _known_zookeeper_port(self.directory)
-            self._embedded = EmbeddedZooKeeper(self.directory / "zookeeper", port if port and is_free(port) else 0)
+            self._embedded = EmbeddedZooKeeper(
+                self.directory / "zookeeper",
+                port if port and is_free(port) else free_ports(1)[0],
+                die_with_parent=not self._detached,
+            )
         self._embedded.start()
+        (self.directory / ZOOKEEPER_PID_FILE).write_text(f"{self._embedded.pid}\n")
 
     def start_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None, *, wait: bool = True) -> None:
         """Start one broker, with ``overrides`` of its own from now on where given. ``wait`` until all alive ones see each other."""
@@ -179,7 +192,9 @@ class LocalCluster:
             gone = gone or {broker_id for broker_id in expected if not self.is_alive(broker_id)}
             if not gone:
                 raise
-        newly_dead = [broker_id for broker_id in sorted(gone) if broker_id in expected or not self._processes[broker_id].ended]
+        newly_dead = [
+            broker_id for broker_id in sorted(gone) if broker_id in expected or not self._processes[broker_id].ended
+        ]
         if newly_dead:
             raise StartupError("; ".join(f"broker {i} ended at start: {_tail(self.log_file(i))}" for i in newly_dead))
 
@@ -190,6 +205,7 @@ class LocalCluster:
                 self.stop_broker(broker_id, timeout)
         if self._embedded is not None:
             self._embedded.stop()
+            (self.directory / ZOOKEEPER_PID_FILE).unlink(missing_ok=True)
 
     def stop_broker(self, broker_id: int, timeout: float = STOP_TIMEOUT) -> bool:
         """SIGTERM: a controlled shutdown. ``False`` where it took SIGKILL, ``timeout`` seconds later."""
@@ -221,10 +237,16 @@ class LocalCluster:
     def state(self) -> dict[str, Any]:
         """The contents of ``cluster.json``."""
         brokers = [
-            BrokerAddress(broker_id, HOST, self._ports[broker_id][0], self.pid(broker_id), str(self.broker_dir(broker_id)))
+            BrokerAddress(
+                broker_id, HOST, self._ports[broker_id][0], self.pid(broker_id), str(self.broker_dir(broker_id))
+            )
             for broker_id in self.broker_ids
         ]
-        return {"zookeeper": self.zookeeper, "bootstrap": self.bootstrap, "brokers": [asdict(broker) for broker in brokers]}
+        return {
+            "zookeeper": self.zookeeper,
+            "bootstrap": self.bootstrap,
+            "brokers": [asdict(broker) for broker in brokers],
+        }
 
     def write_state(self) -> None:
         """Write ``cluster.json``, whole or not at all, once every broker has been started."""
@@ -290,6 +312,18 @@ def read_brokers(directory: Path) -> list[BrokerAddress]:
 def broker_process(broker: BrokerAddress) -> ServerProcess:
     """The process of a broker that somebody else started."""
     return ServerProcess(broker.pid, mark=str(Path(broker.dir) / "server.properties"))
+
+
+def stop_cluster(directory: Path, timeout: float = STOP_TIMEOUT) -> None:
+    """Stop the cluster of ``directory``, whoever started it. Raises :class:`StartupError` where there is none."""
+    if read_state(directory) is None:
+        raise StartupError(f"no cluster in {directory}")
+    for broker in read_brokers(directory):
+        broker_process(broker).stop(timeout)
+    pid_file = directory / ZOOKEEPER_PID_FILE
+    if pid_file.exists():
+        ServerProcess(int(pid_file.read_text()), mark=ZOOKEEPER_MARK).stop(timeout)
+        pid_file.unlink()
 
 
 def remove(directory: Path) -> None:

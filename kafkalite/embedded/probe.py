@@ -41,7 +41,10 @@ def ask(host: str, port: int, timeout: float = REQUEST_TIMEOUT) -> ClusterView:
 
 
 def wait_for_brokers(
-    addresses: Sequence[tuple[str, int]], expected: set[int], timeout: float, keep_waiting: Callable[[], bool] = lambda: True
+    addresses: Sequence[tuple[str, int]],
+    expected: set[int],
+    timeout: float,
+    keep_waiting: Callable[[], bool] = lambda: True,
 ) -> None:
     """Wait until every one of ``addresses`` names exactly the brokers ``expected`` and a live controller.
 
@@ -59,7 +62,9 @@ def wait_for_brokers(
             except OSError as error:
                 last = str(error)
             if time.monotonic() > deadline or not keep_waiting():
-                raise StartupError(f"{host}:{port} did not see brokers {sorted(expected)} within {timeout:.0f} s: {last}")
+                raise StartupError(
+                    f"{host}:{port} did not see brokers {sorted(expected)} within {timeout:.0f} s: {last}"
+                )
             time.sleep(POLL_INTERVAL)
 
 

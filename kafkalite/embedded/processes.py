@@ -57,7 +57,9 @@ class ServerProcess:
         self._popen = popen
 
     @classmethod
-    def spawn(cls, command: Sequence[str], log: Path, mark: str, environment: Mapping[str, str] | None = None) -> ServerProcess:
+    def spawn(
+        cls, command: Sequence[str], log: Path, mark: str, environment: Mapping[str, str] | None = None
+    ) -> ServerProcess:
         """Start ``command``; its output is added to the file ``log``."""
         with log.open("ab") as output:
             popen = subprocess.Popen(

@@ -85,7 +85,7 @@ class MetadataCache:
         if topic_id in self._forgotten:
             return False
         known_id = self._ids.get(state.topic, ZERO_UUID)
-        if topic_id != ZERO_UUID and topic_id != known_id:
+        if topic_id not in (ZERO_UUID, known_id):
             if known_id != ZERO_UUID and not self._supersedes(state):
                 return False
             self._adopt_id(state.topic, known_id, topic_id)
@@ -94,7 +94,8 @@ class MetadataCache:
         if known is not None:
             if state.order < known.order:
                 return False
-            if state.order == known.order and state.assignment == known.assignment and state.topic_id == known.topic_id:
+            same_id = topic_id in (ZERO_UUID, known.topic_id)
+            if state.order == known.order and state.assignment == known.assignment and same_id:
                 # Nothing new, except perhaps how new the znode is.
                 if state.mzxid > known.mzxid:
                     partitions[state.partition] = state

@@ -1,24 +1,49 @@
 """The controller: one broker of the cluster decides who leads what.
 
-Answers to: ``kafka.controller.KafkaController``. Reactor shell.
+Answers to: ``kafka.controller.KafkaController`` (election, event loop) and ``ControllerEventManager``. Reactor shell.
+
+Every broker has a Controller; whoever creates ``/controller`` (and raises ``/controller_epoch`` in the same
+transaction) is active. Callbacks of watches, timers and brokers only queue events; one lane takes one event to its
+end. A term ends at once with our ZooKeeper session, and with the first write whose check of the epoch fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
-from kafkalite.cluster.control import ControlledShutdown, ControlResponse
-from kafkalite.cluster.model import PartitionAssignment
-from kafkalite.common.clock import Clock
-from kafkalite.common.errors import ErrorCode
+from kafkalite.cluster.control import (
+    ControlledShutdown,
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsr,
+    StopReplica,
+)
+from kafkalite.cluster.model import Broker, PartitionAssignment
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
+from kafkalite.controller import events
+from kafkalite.controller.answers import leader_and_isr_answer, stop_replica_answer
+from kafkalite.controller.leadership import ElectionType
+from kafkalite.controller.office import Office
 from kafkalite.controller.ports import BrokerChannel, ControllerConfig, ControllerStores
-from kafkalite.zk.port import SessionState
-
-ElectionType = Literal["preferred", "unclean"]
+from kafkalite.controller.sender import Sender
+from kafkalite.controller.term import Term
+from kafkalite.zk.port import EventType, SessionExpiredError, SessionState, WatchEvent, ZkError
+from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError
 
 __all__ = ["BrokerChannel", "Controller", "ControllerConfig", "ControllerStores", "ElectionType"]
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+Answer = tuple[ErrorCode, str]
+
+_RETRY = 1.0
+"""Seconds until an event whose ZooKeeper operation failed is made good by reading everything anew."""
+_FIRST_REBALANCE = 5.0
 
 
 class Controller:
@@ -33,48 +58,262 @@ class Controller:
         config: ControllerConfig,
     ) -> None:
         self.broker_id = broker_id
-        self.on_change: Callable[[int], None] = lambda controller_id: None
+        self.on_change: Callable[[int], None] = lambda _: None
+        self._stores = stores
+        self._channel = channel
+        self._clock = clock
+        self._config = config
+        self._lane = Lane("controller", self._handle)
+        self._queued: set[events.Event] = set()
+        self._calls: set[events.Call] = set()
+        self._office: Office | None = None
+        self._epoch = 0
+        self._active_id = -1
+        self._sessions = 0
+        self._rebalance_timer: Timer | None = None
+        self._stopped = False
 
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        raise NotImplementedError
+        return self._office is not None
 
     @property
     def epoch(self) -> int:
         """The controller epoch of our last claim, 0 before the first."""
-        raise NotImplementedError
+        return self._epoch
+
+    @property
+    def active_id(self) -> int:
+        """Who is the controller as far as we know, -1: nobody."""
+        return self._active_id
 
     def start(self) -> None:
         """Stand for election; returns at once."""
-        raise NotImplementedError
+        self._put(events.Elect())
 
     async def stop(self) -> None:
         """Give the controllership up (where we have it) and stop."""
-        raise NotImplementedError
+        self._stopped = True
+        office = self._office
+        self._resign("this broker stops")
+        self._lane.close()
+        for call in list(self._calls):
+            call.fail(_not_controller())
+        if office is not None:
+            try:
+                await self._stores.controller.resign(office.term.claim)
+            except ZkError as error:
+                log.info("controllership is not given up, it ends with the session: %s", error)
 
     def on_session(self, state: SessionState) -> None:
         """The ZooKeeper client's session changed."""
-        raise NotImplementedError
+        if state is SessionState.EXPIRED:
+            self._sessions += 1
+            self._resign("our ZooKeeper session expired")
+            self._announce(-1)
+        elif state is SessionState.CONNECTED:
+            # Watches are gone with the connection, and events may have failed: begin anew from what is there.
+            self._put(events.Reload() if self._office is not None else events.Elect())
+
+    # What APIs and brokers ask for
 
     async def controlled_shutdown(self, request: ControlledShutdown) -> ControlResponse:
         """Move leaderships off a broker that wants to stop; the answer lists what it still leads."""
-        raise NotImplementedError
+        try:
+            return await self._call("controlled shutdown", lambda office: office.brokers.controlled_shutdown(request))
+        except ApiError as error:
+            return ControlResponse(error.code)
 
     async def elect_leaders(
         self, election: ElectionType, partitions: Sequence[TopicPartition] | None
-    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
-        """Elect leaders (of every partition where ``partitions`` is ``None``). ``ApiError`` NOT_CONTROLLER elsewhere."""
-        raise NotImplementedError
+    ) -> dict[TopicPartition, Answer]:
+        """Elect leaders, everywhere where ``partitions`` is ``None`` (the answer then names those that needed it).
+
+        Raises ``ApiError`` NOT_CONTROLLER where another broker is the controller.
+        """
+        return await self._call("leader election", lambda office: office.leadership.elect(election, partitions))
 
     async def alter_reassignments(
         self, reassignments: Mapping[TopicPartition, Sequence[int] | None]
-    ) -> dict[TopicPartition, tuple[ErrorCode, str]]:
+    ) -> dict[TopicPartition, Answer]:
         """Begin, change or (``None``) cancel reassignments. Raises ``ApiError`` NOT_CONTROLLER elsewhere."""
-        raise NotImplementedError
+        return await self._call("reassignment", lambda office: office.reassignments.alter(reassignments))
 
     def list_reassignments(
         self, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, PartitionAssignment]:
         """The reassignments under way. Raises ``ApiError`` NOT_CONTROLLER elsewhere."""
-        raise NotImplementedError
+        if self._office is None:
+            raise _not_controller()
+        context = self._office.term.context
+        wanted = sorted(context.reassigning if partitions is None else context.reassigning & set(partitions))
+        found = ((topic_partition, context.assignment(topic_partition)) for topic_partition in wanted)
+        return {topic_partition: assignment for topic_partition, assignment in found if assignment is not None}
+
+    async def _call(self, name: str, run: Callable[[Office], Awaitable[T]]) -> T:
+        if self._office is None or self._stopped:
+            raise _not_controller()
+        result: Future[T] = Future()
+        call = events.Call(name, run, result.callback, result.errback)
+        self._calls.add(call)
+        self._put(call)
+        try:
+            return await result
+        finally:
+            self._calls.discard(call)
+
+    # Events
+
+    def _put(self, event: events.Event) -> None:
+        if not self._stopped and event not in self._queued:
+            self._queued.add(event)
+            self._lane.put(event)
+
+    async def _handle(self, event: events.Event) -> None:
+        self._queued.discard(event)
+        try:
+            if isinstance(event, events.Elect):
+                await self._elect()
+            elif isinstance(event, events.Reload):
+                await self._reload()
+            elif self._office is not None:
+                result = await self._office.handle(event)
+                if isinstance(event, events.Call):
+                    event.done(result)
+            elif isinstance(event, events.Call):
+                event.fail(_not_controller())
+        except Exception as error:
+            if isinstance(event, events.Call) and event in self._calls:
+                event.fail(_answerable(error))
+            self._failed(event, error)
+
+    def _failed(self, event: events.Event, error: Exception) -> None:
+        if isinstance(error, ControllerMovedError):
+            self._resign(str(error))
+            self._put(events.Elect())
+        elif isinstance(error, SessionExpiredError):
+            # Election comes with the next session.
+            self._resign(str(error))
+        elif isinstance(error, ZkError):
+            log.warning("%r failed, everything is read anew: %s", event, error)
+            self._clock.call_later(_RETRY, self._recover)
+        elif not isinstance(error, ApiError):
+            raise error
+
+    def _recover(self) -> None:
+        self._put(events.Reload() if self._office is not None else events.Elect())
+
+    async def _elect(self) -> None:
+        sessions = self._sessions
+        while not self._stopped:
+            current = await self._stores.controller.current(self._on_controller)
+            if sessions != self._sessions:
+                return
+            if self._office is not None:
+                if current == self.broker_id:
+                    return
+                self._resign("the claim is gone from ZooKeeper")
+            if current is not None and current != self.broker_id:
+                self._announce(current)
+                return
+            claim = await self._stores.controller.claim(self.broker_id)
+            if sessions != self._sessions or self._stopped:
+                # What was claimed went with the session; when stopping, the session is about to end.
+                return
+            if claim is not None:
+                await self._begin(claim)
+                return
+            if current is not None:
+                # The claim of our own former session: the watch sees it go.
+                log.info("the claim of our former session still stands")
+                return
+
+    async def _reload(self) -> None:
+        office = self._office
+        if office is None:
+            await self._elect()
+            return
+        current = await self._stores.controller.current(self._on_controller)
+        if office is not self._office:
+            return
+        if current != self.broker_id:
+            self._resign("somebody else is the controller")
+            self._put(events.Elect())
+            return
+        log.info("controller epoch %d goes on after a lost connection", office.term.epoch)
+        office.term.end()
+        await self._begin(office.term.claim)
+
+    async def _begin(self, claim: ControllerClaim) -> None:
+        sender = Sender(self._channel, self._clock, self._config.retry_backoff, self._on_response)
+        term = Term(self.broker_id, claim, self._stores, self._config, sender, self._put)
+        office = self._office = Office(term)
+        self._epoch = claim.epoch
+        log.info("broker %d is the controller, epoch %d", self.broker_id, claim.epoch)
+        self._announce(self.broker_id)
+        if self._config.auto_leader_rebalance and self._rebalance_timer is None:
+            self._rebalance_timer = self._clock.call_later(_FIRST_REBALANCE, self._rebalance_due)
+        await office.take_over()
+
+    def _resign(self, reason: str) -> None:
+        office = self._office
+        if office is None:
+            return
+        log.info("broker %d is no longer the controller (epoch %d): %s", self.broker_id, office.term.epoch, reason)
+        self._office = None
+        office.term.end()
+        if self._rebalance_timer is not None:
+            self._rebalance_timer.cancel()
+            self._rebalance_timer = None
+        self._announce(-1)
+
+    def _announce(self, controller_id: int) -> None:
+        if controller_id != self._active_id:
+            self._active_id = controller_id
+            self.on_change(controller_id)
+
+    # Callbacks: they only queue.
+
+    def _on_controller(self, seen: WatchEvent) -> None:
+        if seen.type is EventType.LOST:
+            return
+        if seen.type is EventType.DELETED and self._office is None:
+            self._announce(-1)
+        self._put(events.Elect())
+
+    def _rebalance_due(self) -> None:
+        self._rebalance_timer = self._clock.call_later(
+            self._config.leader_imbalance_check_interval, self._rebalance_due
+        )
+        self._put(events.AutoRebalance())
+
+    def _on_response(self, broker: Broker, request: ControlRequest, response: ControlResponse) -> None:
+        office = self._office
+        if office is None:
+            return
+        if response.error is not ErrorCode.NONE:
+            log.warning("broker %d answers %s with %s", broker.id, type(request).__name__, response.error.name)
+        if response.error is ErrorCode.STALE_CONTROLLER_EPOCH:
+            self._put(events.Elect())
+        answer: events.Event | None = None
+        if isinstance(request, LeaderAndIsr):
+            answer = leader_and_isr_answer(broker, request, response, office.term.context.offline_dirs)
+        elif isinstance(request, StopReplica):
+            answer = stop_replica_answer(broker, request, response)
+        if answer is not None:
+            self._put(answer)
+
+
+def _not_controller() -> ApiError:
+    return ApiError(ErrorCode.NOT_CONTROLLER, "This is not the correct controller for this cluster.")
+
+
+def _answerable(error: Exception) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, (ControllerMovedError, SessionExpiredError)):
+        return _not_controller()
+    if isinstance(error, ZkError):
+        return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"The outcome is unknown: {error}")
+    return ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))

@@ -1,0 +1,160 @@
+"""Brokers that come, go, come back, want to stop, or lose a log directory.
+
+Answers to: ``KafkaController.{processBrokerChange,onBrokerStartup,onBrokerFailure,onReplicasBecomeOffline,
+doControlledShutdown,processLogDirEventNotification,processLeaderAndIsrResponseReceived}``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from kafkalite.cluster.control import ControlledShutdown, ControlResponse
+from kafkalite.cluster.model import Broker
+from kafkalite.common.errors import ErrorCode
+from kafkalite.controller import elections
+from kafkalite.controller.events import BrokerChange, LeaderAndIsrAnswered, LogDirEvent, ReassignmentProgress
+from kafkalite.controller.partitions import PartitionMachine
+from kafkalite.controller.term import Term
+from kafkalite.controller.topic_deletion import TopicDeletion
+from kafkalite.zk.port import Delete
+from kafkalite.zk.znodes.notifications import LOG_DIR_EVENTS
+
+log = logging.getLogger(__name__)
+
+
+class BrokerEvents:
+    """What the controller does about ``/brokers/ids`` and about what brokers say of themselves."""
+
+    def __init__(self, term: Term, machine: PartitionMachine, deletion: TopicDeletion) -> None:
+        self._term = term
+        self._machine = machine
+        self._deletion = deletion
+
+    async def brokers_changed(self) -> None:
+        """Compare who is registered with who was; a changed broker epoch is a failure and a start."""
+        term = self._term
+        context = term.context
+        live = await term.stores.brokers.live(term.watch(BrokerChange()))
+        term.check()
+        known = dict(context.brokers)
+        came = {broker_id for broker_id in live if broker_id not in known}
+        went = {broker_id for broker_id in known if broker_id not in live}
+        bounced = {i for i, broker in live.items() if i in known and broker.epoch != known[i].epoch}
+        moved = {i for i, broker in live.items() if i in known and i not in bounced and broker != known[i]}
+        if not (came or went or bounced or moved):
+            return
+        log.info(
+            "brokers: %s came, %s went, %s restarted, %s changed; alive: %s",
+            sorted(came),
+            sorted(went),
+            sorted(bounced),
+            sorted(moved),
+            sorted(live),
+        )
+        for broker_id in went | bounced:
+            context.remove_broker(broker_id)
+            term.sender.remove_broker(broker_id)
+        for broker_id in moved:
+            context.brokers[broker_id] = live[broker_id]
+            term.sender.update_broker(live[broker_id])
+        if went or bounced:
+            await self._failed(went | bounced)
+        if came or bounced:
+            await self._started([live[broker_id] for broker_id in sorted(came | bounced)])
+        term.batch.brokers_changed()
+
+    async def _failed(self, broker_ids: Collection[int]) -> None:
+        partitions = self._term.context.partitions_on(broker_ids)
+        await self._machine.drop_offline(partitions, f"broker {_numbers(broker_ids)} failed")
+        self._deletion.replicas_lost(broker_ids, partitions)
+
+    async def _started(self, brokers: Collection[Broker]) -> None:
+        term = self._term
+        context = term.context
+        for broker in brokers:
+            context.brokers[broker.id] = broker
+            term.sender.add_broker(broker)
+        ids = {broker.id for broker in brokers}
+        reason = f"broker {_numbers(ids)} started"
+        term.batch.everything(ids)
+        partitions = [tp for tp in context.partitions_on(ids) if not context.is_deleting(tp)]
+        await self._machine.create([tp for tp in partitions if tp not in context.states], reason)
+        await self._machine.drop_offline([tp for tp in partitions if tp in context.states], reason)
+        for topic_partition in partitions:
+            state = context.states.get(topic_partition)
+            for broker_id in ids if state is not None else ():
+                assert state is not None
+                if broker_id in state.replicas:
+                    term.batch.order(broker_id, state)
+        await self._machine.elect_unled(reason)
+        if any(ids & set(context.states[tp].assignment.target) for tp in context.reassigning if tp in context.states):
+            term.put(ReassignmentProgress())
+        await self._deletion.replicas_back(ids)
+
+    async def controlled_shutdown(self, request: ControlledShutdown) -> ControlResponse:
+        """Move leaderships off the broker and take it out of the ISRs; the answer lists what it still leads."""
+        term = self._term
+        context = term.context
+        broker = context.brokers.get(request.broker_id)
+        if broker is None:
+            return ControlResponse(ErrorCode.BROKER_NOT_AVAILABLE)
+        if request.broker_epoch != broker.epoch:
+            log.info("controlled shutdown of a former broker %d refused", broker.id)
+            return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
+        log.info("broker %d shuts down", broker.id)
+        context.shutting_down.add(broker.id)
+        partitions = [
+            tp
+            for tp in context.partitions_on([broker.id])
+            if tp in context.states and len(context.states[tp].replicas) > 1 and not context.is_deleting(tp)
+        ]
+        led = {tp for tp in partitions if context.states[tp].leader == broker.id}
+        plan = elections.move_off(context.is_reachable, term.epoch, context.shutting_down)
+        outcome = await self._machine.change(partitions, plan, f"controlled shutdown of broker {broker.id}")
+        for topic_partition, refused in outcome.refused.items():
+            log.warning("%s: broker %d must go on leading: %s", topic_partition, broker.id, refused.why)
+        left = []
+        for topic_partition in partitions:
+            state = context.states[topic_partition]
+            if state.leader == broker.id:
+                left.append((topic_partition, ErrorCode.NONE))
+            elif topic_partition not in led:
+                # It was a follower: it has nothing more to fetch.
+                term.batch.stop(broker.id, topic_partition, state.leader_epoch, delete=False)
+        return ControlResponse(ErrorCode.NONE, tuple(left))
+
+    async def log_dirs_failed(self) -> None:
+        """Ask the brokers that lost a log directory, by a LeaderAndIsr for all they have, which replicas are gone."""
+        term = self._term
+        context = term.context
+        names, broker_ids = await term.stores.notifications.log_dir_events(term.watch(LogDirEvent()))
+        term.check()
+        for broker_id in broker_ids:
+            log.warning("broker %d lost a log directory", broker_id)
+            for topic_partition in context.partitions_on([broker_id]):
+                if topic_partition in context.states and not context.is_deleting(topic_partition):
+                    term.batch.order(broker_id, context.states[topic_partition])
+        await term.commit_all([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in names])
+
+    async def leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> None:
+        """Replicas that answered KAFKA_STORAGE_ERROR are offline; those that answered well are not (any more)."""
+        context = self._term.context
+        broker = context.brokers.get(event.broker_id)
+        if broker is None or broker.epoch != event.broker_epoch:
+            return
+        offline = context.offline_dirs.setdefault(event.broker_id, set())
+        news = [tp for tp in event.offline if tp not in offline and context.assignment(tp) is not None]
+        back = [tp for tp in event.online if tp in offline]
+        offline.update(news)
+        offline.difference_update(back)
+        if news:
+            log.warning("broker %d: log directory of %s failed", broker.id, ", ".join(map(str, news)))
+            await self._machine.drop_offline(news, f"log directory on broker {broker.id} failed")
+            self._deletion.replicas_lost([broker.id], news)
+        if back:
+            await self._machine.settle(back, f"log directory on broker {broker.id} is back")
+
+
+def _numbers(broker_ids: Collection[int]) -> str:
+    return ", ".join(map(str, sorted(broker_ids)))

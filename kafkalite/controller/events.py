@@ -1,0 +1,136 @@
+"""What can happen to a controller. Callbacks make one of these and queue it; the lane takes them one at a time.
+
+Answers to: ``kafka.controller.ControllerEvent``. Pure. Equal events that both wait are one event: whoever takes it
+reads ZooKeeper anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from kafkalite.common.types import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """There may be no controller: stand for election."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """The connection was away, or a write's outcome is unknown: begin the term anew from what ZooKeeper says."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange:
+    """``/brokers/ids`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicChange:
+    """``/brokers/topics`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionModifications:
+    """The assignment of a topic changed."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDeletionRequested:
+    """``/admin/delete_topics`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeDeletions:
+    """Go on with the topics that are to be deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicaAnswered:
+    """A broker answered for replicas that it was to delete."""
+
+    broker_id: int
+    broker_epoch: int
+    deleted: tuple[TopicPartition, ...]
+    failed: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """``/isr_change_notification`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirEvent:
+    """``/log_dir_event_notification`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderAndIsrAnswered:
+    """A broker answered for replicas whose log directory failed, or works again."""
+
+    broker_id: int
+    broker_epoch: int
+    offline: tuple[TopicPartition, ...]
+    online: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """``/admin/reassign_partitions`` changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentProgress:
+    """The state of a partition that is being reassigned changed; an empty topic means all of them."""
+
+    topic: str = ""
+    partition: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PreferredReplicaElection:
+    """``/admin/preferred_replica_election`` was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoRebalance:
+    """It is time to see whether leaderships are balanced."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A request of an API that needs the controller; ``run`` is given the office.
+
+    ``done`` gets the result once the requests to the brokers are on their way, ``fail`` the reason why there is none.
+    """
+
+    name: str
+    run: Callable[[Any], Awaitable[Any]]
+    done: Callable[[Any], None]
+    fail: Callable[[BaseException], None]
+
+
+Event = (
+    Elect
+    | Reload
+    | BrokerChange
+    | TopicChange
+    | PartitionModifications
+    | TopicDeletionRequested
+    | ResumeDeletions
+    | StopReplicaAnswered
+    | IsrChange
+    | LogDirEvent
+    | LeaderAndIsrAnswered
+    | PartitionReassignment
+    | ReassignmentProgress
+    | PreferredReplicaElection
+    | AutoRebalance
+    | Call
+)

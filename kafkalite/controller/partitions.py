@@ -1,0 +1,137 @@
+"""The partition machine: first leaders for new partitions, new leaders for those that lost theirs.
+
+Answers to: ``kafka.controller.{PartitionStateMachine,ReplicaStateMachine}`` (their acting part). Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.tasks import gather
+from kafkalite.common.types import TopicPartition
+from kafkalite.controller import elections
+from kafkalite.controller.elections import Refused
+from kafkalite.controller.partition_states import PartitionPhase
+from kafkalite.controller.state_writer import Outcome, StateWriter
+from kafkalite.controller.term import Term
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+
+log = logging.getLogger(__name__)
+UNCLEAN = "unclean.leader.election.enable"
+
+
+class PartitionMachine:
+    """Everything that gives a partition a leader because it has none. Each method plans once for all partitions."""
+
+    def __init__(self, term: Term, writer: StateWriter) -> None:
+        self._term = term
+        self._writer = writer
+
+    async def create(self, partitions: Iterable[TopicPartition], reason: str) -> None:
+        """Elect the first leaders of partitions that have assignments but no states yet."""
+        context = self._term.context
+        states: list[PartitionState] = []
+        tried = []
+        for topic_partition in partitions:
+            assignment = context.assignment(topic_partition)
+            if assignment is None or context.is_deleting(topic_partition):
+                continue
+            if topic_partition not in context.phases:
+                context.move_partition(topic_partition, PartitionPhase.NEW)
+            context.settle_replicas(topic_partition)
+            first = elections.first_state(
+                topic_partition,
+                assignment,
+                context.is_online,
+                self._term.epoch,
+                context.topic_id(topic_partition.topic),
+            )
+            if isinstance(first, Refused):
+                log.warning("%s: no first leader (%s): %s", topic_partition, reason, first.why)
+            else:
+                states.append(first)
+                tried.append(topic_partition)
+        if not states:
+            return
+        created = await self._writer.create(states, reason)
+        for state in created.values():
+            context.settle(state.topic_partition)
+            self._term.batch.state(state)
+        found = [tp for tp in tried if tp not in created and tp in context.states]
+        if found:
+            # Somebody created them before us: a predecessor that did not get to tell anybody.
+            await self.settle(found, reason)
+
+    async def settle(self, partitions: Iterable[TopicPartition], reason: str) -> None:
+        """Drop from leadership and ISR whoever is gone, and tell the replicas of each partition where it stands."""
+        partitions = list(partitions)
+        await self.drop_offline(partitions, reason)
+        context = self._term.context
+        for topic_partition in partitions:
+            if topic_partition in context.states:
+                context.settle(topic_partition)
+                self._term.batch.state(context.states[topic_partition])
+
+    async def drop_offline(self, partitions: Iterable[TopicPartition], reason: str) -> Outcome:
+        """Elect and shrink where replicas went; unclean where nobody is left and the topic allows it."""
+        context = self._term.context
+        partitions = [tp for tp in partitions if tp in context.states and not context.is_deleting(tp)]
+        plan = elections.drop_replicas(context.is_online, context.is_reachable, self._term.epoch)
+        outcome = await self._writer.change(partitions, plan, reason)
+        self._announce(outcome)
+        for topic_partition in partitions:
+            if topic_partition in context.states:
+                context.settle(topic_partition)
+                context.settle_replicas(topic_partition)
+        await self._unclean([tp for tp in partitions if tp in context.unled], reason)
+        return outcome
+
+    async def elect_unled(self, reason: str) -> None:
+        """Try again every partition that has no leader."""
+        context = self._term.context
+        unled = sorted(tp for tp in context.unled if not context.is_deleting(tp))
+        await self.create([tp for tp in unled if tp not in context.states], reason)
+        await self.elect_offline([tp for tp in unled if tp in context.states], reason)
+
+    async def elect_offline(self, partitions: Iterable[TopicPartition], reason: str, unclean: bool = False) -> Outcome:
+        """Elect leaders where the leader is gone; ``unclean`` allows it to whoever is online, whatever is lost."""
+        context = self._term.context
+        plan = elections.elect_offline(context.is_online, self._term.epoch, unclean)
+        outcome = await self._writer.change(partitions, plan, reason)
+        self._announce(outcome)
+        if not unclean:
+            await self._unclean(list(outcome.refused), reason)
+        return outcome
+
+    async def change(self, partitions: Iterable[TopicPartition], plan: elections.Planner, reason: str) -> Outcome:
+        """Any other plan; what it changed is told to the brokers."""
+        outcome = await self._writer.change(partitions, plan, reason)
+        self._announce(outcome)
+        return outcome
+
+    def _announce(self, outcome: Outcome) -> None:
+        for topic_partition, state in outcome.changed.items():
+            self._term.context.settle(topic_partition)
+            self._term.batch.state(state)
+
+    async def _unclean(self, partitions: list[TopicPartition], reason: str) -> None:
+        """Unclean elections for those without a leader that have an online replica and a topic that allows it."""
+        context = self._term.context
+        candidates = [tp for tp in partitions if any(context.is_online(r, tp) for r in context.states[tp].replicas)]
+        topics = sorted({tp.topic for tp in candidates})
+        allowed = dict(zip(topics, await gather(self._allows_unclean(topic) for topic in topics), strict=True))
+        allowing = [tp for tp in candidates if allowed[tp.topic]]
+        if allowing:
+            outcome = await self.elect_offline(allowing, f"{reason}, unclean", unclean=True)
+            for topic_partition in outcome.changed:
+                log.warning("%s: unclean leader election, records may be lost", topic_partition)
+
+    async def _allows_unclean(self, topic: str) -> bool:
+        try:
+            text = (await self._term.stores.config.topic(topic)).get(UNCLEAN)
+        except MalformedZnodeError as error:
+            log.warning("unclean elections of topic %s as configured in the broker: %s", topic, error)
+            text = None
+        return self._term.config.unclean_leader_election if text is None else text.strip().lower() == "true"

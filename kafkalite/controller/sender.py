@@ -1,0 +1,119 @@
+"""One queue a broker, so that a broker that does not answer holds up nobody else.
+
+Answers to: ``kafka.controller.{ControllerChannelManager,RequestSendThread}``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from kafkalite.cluster.control import ControlRequest, ControlResponse
+from kafkalite.cluster.model import Broker
+from kafkalite.common.clock import Clock
+from kafkalite.common.tasks import Future, spawn
+from kafkalite.controller.ports import BrokerChannel
+
+log = logging.getLogger(__name__)
+OnResponse = Callable[[Broker, ControlRequest, ControlResponse], None]
+
+
+class Sender:
+    """Delivers requests in order to each broker, again and again while that broker (of the same epoch) is there.
+
+    ``on_response`` is called once for each request that was answered; after :meth:`close` for none.
+    """
+
+    def __init__(self, channel: BrokerChannel, clock: Clock, backoff: float, on_response: OnResponse) -> None:
+        self._channel = channel
+        self._clock = clock
+        self._backoff = backoff
+        self._on_response = on_response
+        self._queues: dict[int, _BrokerQueue] = {}
+        self._closed = False
+
+    def add_broker(self, broker: Broker) -> None:
+        """A broker came, or came back: what was meant for its former incarnation is dropped."""
+        self.remove_broker(broker.id)
+        if not self._closed:
+            self._queues[broker.id] = _BrokerQueue(broker, self._channel, self._clock, self._backoff, self._on_response)
+
+    def update_broker(self, broker: Broker) -> None:
+        """The same incarnation of a broker is reached elsewhere from now on."""
+        queue = self._queues.get(broker.id)
+        if queue is not None:
+            queue.broker = broker
+
+    def remove_broker(self, broker_id: int) -> None:
+        """The broker went: drop what waits for it."""
+        queue = self._queues.pop(broker_id, None)
+        if queue is not None:
+            queue.close()
+
+    def send(self, broker: Broker, request: ControlRequest) -> None:
+        """Queue ``request``; dropped where the broker is no longer there."""
+        queue = self._queues.get(broker.id)
+        if queue is not None and queue.broker.epoch == broker.epoch:
+            queue.put(request)
+
+    def depth(self, broker_id: int) -> int:
+        """How many requests wait for a broker."""
+        queue = self._queues.get(broker_id)
+        return 0 if queue is None else len(queue.waiting)
+
+    def close(self) -> None:
+        """We are not the controller any more: drop everything."""
+        self._closed = True
+        for broker_id in list(self._queues):
+            self.remove_broker(broker_id)
+
+
+class _BrokerQueue:
+    def __init__(
+        self, broker: Broker, channel: BrokerChannel, clock: Clock, backoff: float, on_response: OnResponse
+    ) -> None:
+        self.broker = broker
+        self.waiting: deque[ControlRequest] = deque()
+        self._channel = channel
+        self._clock = clock
+        self._backoff = backoff
+        self._on_response = on_response
+        self._running = False
+        self._closed = False
+
+    def put(self, request: ControlRequest) -> None:
+        self.waiting.append(request)
+        if not self._running:
+            self._running = True
+            spawn(self._drain(), f"requests to broker {self.broker.id}")
+
+    def close(self) -> None:
+        self._closed = True
+        self.waiting.clear()
+
+    async def _drain(self) -> None:
+        failures = 0
+        while self.waiting:
+            request = self.waiting[0]
+            try:
+                response = await self._channel.send(self.broker, request)
+            except Exception as error:
+                if self._closed:
+                    break
+                failures += 1
+                level = logging.WARNING if failures == 1 else logging.DEBUG
+                log.log(level, "%s to broker %d failed: %s", type(request).__name__, self.broker.id, error)
+                await self._pause()
+                continue
+            if self._closed:
+                break
+            failures = 0
+            self.waiting.popleft()
+            self._on_response(self.broker, request, response)
+        self._running = False
+
+    async def _pause(self) -> None:
+        over: Future[None] = Future()
+        self._clock.call_later(self._backoff, over.callback, None)
+        await over

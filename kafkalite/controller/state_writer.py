@@ -1,0 +1,164 @@
+"""Partition states: planned from what is known, written against their version, read again where that was too old.
+
+Answers to: ``PartitionStateMachine.{doElectLeaderForPartitions,initializeLeaderAndIsrForPartitions}`` and
+``ReplicaStateMachine.removeReplicasFromIsr`` (the writing in them). Reactor shell.
+
+A state znode at the version that the context holds says exactly what the context says; so a plan is made without
+reading first, and only what a leader wrote meanwhile (its ISR) is read again and planned anew.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.controller.elections import Planner, Refused
+from kafkalite.controller.term import Term
+from kafkalite.zk.port import BadVersionError, NodeExistsError, NoNodeError, Watch
+from kafkalite.zk.stores.controller import ControllerMovedError
+
+log = logging.getLogger(__name__)
+_ATTEMPTS = 10
+
+
+@dataclass(slots=True)
+class Outcome:
+    """Which partitions were written, and where the plan said no."""
+
+    changed: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    refused: dict[TopicPartition, Refused] = field(default_factory=dict)
+
+
+class StateWriter:
+    """Writes states and takes over into the context what was written. Phases and requests are the caller's."""
+
+    def __init__(self, term: Term) -> None:
+        self._term = term
+
+    async def change(self, partitions: Iterable[TopicPartition], plan: Planner, reason: str) -> Outcome:
+        """Bring every partition that has a state to where ``plan`` wants it."""
+        term = self._term
+        context = term.context
+        outcome = Outcome()
+        pending = list(partitions)
+        for _ in range(_ATTEMPTS):
+            term.check()
+            planned = []
+            for topic_partition in pending:
+                state = context.states.get(topic_partition)
+                if state is None:
+                    continue
+                if state.controller_epoch > term.epoch:
+                    raise ControllerMovedError("/controller", f"{topic_partition} was written by a later controller")
+                wanted = plan(state)
+                if isinstance(wanted, Refused):
+                    outcome.refused[topic_partition] = wanted
+                elif wanted is not None:
+                    planned.append(wanted)
+            if not planned:
+                return outcome
+            stale = await self._update(planned, reason, outcome)
+            if not stale:
+                return outcome
+            await self.refresh(stale)
+            pending = stale
+        for topic_partition in pending:
+            outcome.refused[topic_partition] = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "its state keeps changing")
+        return outcome
+
+    async def _update(self, planned: Sequence[PartitionState], reason: str, outcome: Outcome) -> list[TopicPartition]:
+        """Write; returns the partitions whose znode has another version."""
+        term = self._term
+        results = await term.stores.controller.update_states(term.claim, planned)
+        term.check()
+        stale = []
+        for topic_partition, result in results.items():
+            if isinstance(result, PartitionState):
+                before = term.context.states[topic_partition]
+                # The writer may know of an assignment that the context is yet to learn of.
+                term.context.set_state(result)
+                outcome.changed[topic_partition] = result
+                _tell(before, result, reason)
+            elif isinstance(result, BadVersionError):
+                stale.append(topic_partition)
+            elif isinstance(result, NoNodeError):
+                refused = Refused(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "its state znode is gone")
+                outcome.refused[topic_partition] = refused
+            else:
+                raise result
+        return stale
+
+    async def create(self, states: Sequence[PartitionState], reason: str) -> dict[TopicPartition, PartitionState]:
+        """Create the states of new partitions; where one exists already, the existing one counts."""
+        term = self._term
+        context = term.context
+        created: dict[TopicPartition, PartitionState] = {}
+        existing = []
+        topics: dict[str, int] = {}
+        term.check()
+        results = await term.stores.controller.create_states(term.claim, states)
+        term.check()
+        for topic_partition, result in results.items():
+            if isinstance(result, PartitionState):
+                state = context.set_state(result)
+                created[topic_partition] = state
+                topics[state.topic] = topics.get(state.topic, 0) + 1
+                if log.isEnabledFor(logging.DEBUG):
+                    log.debug("%s: leader %d, isr %s (%s)", topic_partition, state.leader, list(state.isr), reason)
+            elif isinstance(result, NodeExistsError):
+                existing.append(topic_partition)
+            elif isinstance(result, NoNodeError):
+                log.warning("%s: cannot be created, its topic is gone", topic_partition)
+            else:
+                raise result
+        for topic, number in topics.items():
+            log.info("topic %s: %d partitions have their first leader (%s)", topic, number, reason)
+        if existing:
+            await self.refresh(existing)
+        return created
+
+    async def refresh(self, partitions: Iterable[TopicPartition], watch: Watch | None = None) -> list[TopicPartition]:
+        """Read states again; returns the partitions whose state is another than was known."""
+        term = self._term
+        context = term.context
+        wanted = [tp for tp in partitions if context.assignment(tp) is not None]
+        read = await term.stores.topics.states(context.topic_values(wanted), wanted, watch)
+        term.check()
+        changed = []
+        for topic_partition in wanted:
+            state = read.get(topic_partition)
+            known = context.states.get(topic_partition)
+            if state is None:
+                context.states.pop(topic_partition, None)
+            elif known is None or state.order != known.order or state.isr != known.isr:
+                context.set_state(state)
+                changed.append(topic_partition)
+        return changed
+
+
+def _tell(before: PartitionState, after: PartitionState, reason: str) -> None:
+    if before.leader != after.leader:
+        log.info(
+            "%s: leader %d -> %d, leader epoch %d, isr %s -> %s (%s)",
+            after.topic_partition,
+            before.leader,
+            after.leader,
+            after.leader_epoch,
+            list(before.isr),
+            list(after.isr),
+            reason,
+        )
+    else:
+        log.info(
+            "%s: leader %d stays, leader epoch %d, isr %s -> %s (%s)",
+            after.topic_partition,
+            after.leader,
+            after.leader_epoch,
+            list(before.isr),
+            list(after.isr),
+            reason,
+        )

@@ -1,0 +1,102 @@
+"""One term of office: what belongs to a controller from its claim to its resignation.
+
+Answers to: the state of ``kafka.controller.KafkaController`` that ``onControllerResignation`` clears. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from kafkalite.controller.batch import RequestBatch
+from kafkalite.controller.context import ControllerContext
+from kafkalite.controller.events import Event, PartitionModifications, ReassignmentProgress
+from kafkalite.controller.ports import ControllerConfig, ControllerStores
+from kafkalite.controller.sender import Sender
+from kafkalite.zk.port import EventType, NoNodeError, Op, Watch, WatchEvent, ZkError
+from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError, OpResult
+
+log = logging.getLogger(__name__)
+
+
+class Term:
+    """Claim, context, stores, batch and sender of one term. ``put`` queues an event for the controller's lane."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        claim: ControllerClaim,
+        stores: ControllerStores,
+        config: ControllerConfig,
+        sender: Sender,
+        put: Callable[[Event], None],
+    ) -> None:
+        self.broker_id = broker_id
+        self.claim = claim
+        self.stores = stores
+        self.config = config
+        self.sender = sender
+        self.context = ControllerContext()
+        self.batch = RequestBatch(self.context, broker_id, claim.epoch)
+        self.over = False
+        self._put = put
+
+    @property
+    def epoch(self) -> int:
+        """The controller epoch."""
+        return self.claim.epoch
+
+    def check(self) -> None:
+        """Raise :class:`ControllerMovedError` where the term is over: nothing may be written or sent any more."""
+        if self.over:
+            raise ControllerMovedError("/controller", f"the term of controller epoch {self.claim.epoch} is over")
+
+    def end(self) -> None:
+        """Resign: what is under way fails at its next write, and nothing more is sent."""
+        self.over = True
+        self.sender.close()
+
+    def put(self, event: Event) -> None:
+        """Queue an event, unless the term is over."""
+        if not self.over:
+            self._put(event)
+
+    async def commit(self, groups: Sequence[Sequence[Op]]) -> list[list[OpResult] | ZkError]:
+        """Write, fenced by the claim; refused groups are errors in their place. Raises ``ControllerMovedError``."""
+        self.check()
+        results = await self.stores.controller.commit_groups(self.claim, groups)
+        self.check()
+        return results
+
+    async def commit_all(self, ops: Sequence[Op]) -> None:
+        """Write ``ops``, each for itself; znodes that are not there (any more) do not matter."""
+        for result in await self.commit([[op] for op in ops]):
+            if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
+                raise result
+
+    def flush(self) -> None:
+        """Send what the batch holds."""
+        for broker, request in self.batch.take():
+            self.sender.send(broker, request)
+
+    # Watches: a callback only queues.
+
+    def watch(self, event: Event) -> Watch:
+        """A watch that queues ``event``. A lost connection queues nothing: the whole term begins anew after it."""
+
+        def fired(seen: WatchEvent) -> None:
+            if seen.type is not EventType.LOST:
+                self.put(event)
+
+        return fired
+
+    def on_topic(self, seen: WatchEvent) -> None:
+        """Watch of an assignment znode."""
+        if seen.type is EventType.CHANGED or seen.type is EventType.DELETED:
+            self.put(PartitionModifications(seen.path.rpartition("/")[2]))
+
+    def on_state(self, seen: WatchEvent) -> None:
+        """Watch of the state znode of a partition that is being reassigned."""
+        if seen.type is EventType.CHANGED:
+            parts = seen.path.split("/")
+            self.put(ReassignmentProgress(parts[-4], int(parts[-2])))

@@ -1,47 +1,258 @@
 """A connection to another broker, for followers and tools.
 
 Answers to: ``kafka.server.BrokerBlockingSender`` and ``org.apache.kafka.clients.NetworkClient``. Reactor shell.
+
+Answers are read straight into memory of their own, so that what a follower fetched is appended to its log as it came.
 """
 
 from __future__ import annotations
 
+import os
+import socket
+import struct
+from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
+from kafkalite.common.tasks import Future
 from kafkalite.common.types import Part
+from kafkalite.network.output import OutputQueue, Written
+from kafkalite.protocol.errors import ProtocolError
+from kafkalite.protocol.frames import FrameParser, request_header, response_body_offset
+
+_INT32 = struct.Struct(">i")
+_IN_PROGRESS = {0, 11, 36, 115}
+"""Results of a connect that is under way: done, EAGAIN, EINPROGRESS on BSD and on Linux."""
+
+SCRATCH = 1 << 14
 
 
-class ConnectionLost(Exception):
+class DisconnectedError(Exception):
     """The connection is not there or went away; whether the request was carried out is unknown."""
+
+
+class _Pending:
+    """A request that waits for its answer."""
+
+    __slots__ = ("api_key", "correlation_id", "deadline", "future", "version")
+
+    def __init__(
+        self, api_key: int, version: int, correlation_id: int, deadline: float, future: Future[memoryview]
+    ) -> None:
+        self.api_key = api_key
+        self.version = version
+        self.correlation_id = correlation_id
+        self.deadline = deadline
+        self.future = future
 
 
 class BrokerConnection:
     """One connection; requests are pipelined. Once lost it stays lost: make another."""
 
     def __init__(
-        self, reactor: Any, host: str, port: int, client_id: str | None, max_response_bytes: int = 1 << 30
+        self, reactor: Any, host: str, port: int, client_id: str | None, max_response_bytes: int = 0x7FFFFFFF
     ) -> None:
         self.host = host
         self.port = port
-
-    async def connect(self, timeout: float = 10.0) -> None:
-        """Open it. Raises :class:`ConnectionLost`."""
-        raise NotImplementedError
+        self.client_id = client_id
+        self._reactor = reactor
+        self._sock: Any = None
+        self._fd = -1
+        self._parser = FrameParser(max_response_bytes)
+        self._scratch = bytearray(0)
+        self._output = OutputQueue()
+        self._pending: deque[_Pending] = deque()
+        self._next_id = 0
+        self._timer: Any = None
+        self._connecting: Future[None] | None = None
+        self._state = "new"
+        self._blocked = False
 
     @property
     def connected(self) -> bool:
         """Whether requests can be sent."""
-        raise NotImplementedError
+        return self._state == "open"
+
+    async def connect(self, timeout: float = 10.0) -> None:
+        """Open it. Raises :class:`DisconnectedError`, after ``timeout`` seconds at the latest."""
+        if self._state != "new":
+            raise DisconnectedError(f"the connection to {self} was opened before")
+        self._state = "connecting"
+        self._connecting = connecting = Future()
+        timer = self._reactor.callLater(timeout, self._lose, f"no connection within {timeout:g} s")
+        resolved = self._reactor.resolve(self.host)
+        resolved.addCallbacks(self._resolved, lambda failure: self._lose(f"unknown host: {failure.value}"))
+        try:
+            await connecting
+        finally:
+            if timer.active():
+                timer.cancel()
+
+    def _resolved(self, address: str) -> None:
+        if self._state == "connecting":
+            sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            result = sock.connect_ex((address, self.port))
+            self.attach(sock)
+            if result not in _IN_PROGRESS:
+                self._lose(os.strerror(result))
+
+    def attach(self, sock: Any) -> None:
+        """Use ``sock``, whose connection is established or under way."""
+        self._sock = sock
+        self._fd = sock.fileno()
+        self._scratch = bytearray(max(SCRATCH, 2 * FrameParser.LARGE))
+        self._state = "connecting"
+        self._reactor.addWriter(self)
 
     def send(
         self, api_key: int, version: int, body: list[Part] | bytes, timeout: float = 30.0
     ) -> Awaitable[memoryview]:
-        """Send a request; the response's body, writable, its own memory.
+        """Send a request; the response's body, writable, in memory of its own.
 
-        Raises :class:`ConnectionLost`, also after ``timeout`` seconds without an answer, which closes the connection.
+        Fails with :class:`DisconnectedError`, also after ``timeout`` seconds without an answer, which closes the
+        connection.
         """
-        raise NotImplementedError
+        future: Future[memoryview] = Future()
+        if self._state != "open":
+            future.errback(DisconnectedError(f"not connected to {self}"))
+            return future
+        self._next_id = (self._next_id + 1) & 0x7FFFFFFF
+        parts: list[Part] = [body] if isinstance(body, bytes) else body
+        head = request_header(api_key, version, self._next_id, self.client_id)
+        self._output.append(_INT32.pack(len(head) + sum(map(len, parts))) + head, 4 + len(head))
+        for part in parts:
+            size = len(part)
+            if size:
+                self._output.append(part, size)
+        deadline = self._reactor.seconds() + timeout
+        self._pending.append(_Pending(api_key, version, self._next_id, deadline, future))
+        self._arm(deadline)
+        if not self._blocked:
+            self._write()
+        return future
 
     def close(self) -> None:
-        """Close; what is under way fails with :class:`ConnectionLost`."""
-        raise NotImplementedError
+        """Close; what is under way fails with :class:`DisconnectedError`."""
+        self._lose("closed")
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    # What Twisted's reactor wants of a descriptor.
+
+    def fileno(self) -> int:
+        """The descriptor's number, also once it is closed."""
+        return self._fd
+
+    def logPrefix(self) -> str:  # noqa: N802
+        """For Twisted's own log."""
+        return "kafka-client"
+
+    def connectionLost(self, reason: Any) -> None:  # noqa: N802
+        """The reactor saw the connection fail."""
+        self._lose(str(getattr(reason, "value", reason)))
+
+    def doWrite(self) -> None:  # noqa: N802
+        """The connection is established, or takes more."""
+        if self._state == "connecting":
+            result = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if result:
+                self._lose(os.strerror(result))
+                return
+            self._state = "open"
+            self._reactor.removeWriter(self)
+            self._reactor.addReader(self)
+            connecting, self._connecting = self._connecting, None
+            if connecting is not None:
+                connecting.callback(None)
+            return
+        self._blocked = False
+        self._write()
+        if not self._blocked and self._state == "open":
+            self._reactor.removeWriter(self)
+
+    def doRead(self) -> None:  # noqa: N802
+        """An answer, or a piece of one."""
+        if self._state != "open":
+            return
+        target = self._parser.target(memoryview(self._scratch))
+        try:
+            count = self._sock.recv_into(target)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self._lose(str(error))
+            return
+        finally:
+            del target
+        if count == 0:
+            self._lose("closed by the broker")
+            return
+        try:
+            for frame in self._parser.received(self._scratch, count):
+                self._answer(memoryview(frame))
+        except ProtocolError as error:
+            self._lose(str(error))
+
+    def _answer(self, frame: memoryview) -> None:
+        if not self._pending:
+            raise ProtocolError("an answer that nobody asked for")
+        pending = self._pending[0]
+        offset = response_body_offset(pending.api_key, pending.version, frame)
+        correlation_id = _INT32.unpack_from(frame)[0]
+        if correlation_id != pending.correlation_id:
+            raise ProtocolError(f"the answer {correlation_id} where {pending.correlation_id} was expected")
+        self._pending.popleft()
+        pending.future.callback(frame[offset:])
+
+    def _write(self) -> None:
+        try:
+            written = self._output.write(self._sock)
+            while written == Written.COLD:
+                self._output.cold_region().cold = False
+                written = self._output.write(self._sock)
+        except OSError as error:
+            self._lose(str(error))
+            return
+        if written == Written.BLOCKED:
+            self._blocked = True
+            self._reactor.addWriter(self)
+
+    def _arm(self, deadline: float) -> None:
+        if self._timer is not None and self._timer.active():
+            if self._timer.getTime() <= deadline:
+                return
+            self._timer.cancel()
+        self._timer = self._reactor.callLater(max(0.0, deadline - self._reactor.seconds()), self._expire)
+
+    def _expire(self) -> None:
+        if not self._pending:
+            return
+        deadline = min(pending.deadline for pending in self._pending)
+        if deadline <= self._reactor.seconds():
+            self._lose("no answer in time")
+        else:
+            self._arm(deadline)
+
+    def _lose(self, why: str) -> None:
+        if self._state == "closed":
+            return
+        self._state = "closed"
+        if self._sock is not None:
+            self._reactor.removeReader(self)
+            self._reactor.removeWriter(self)
+            self._sock.close()
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._output.clear()
+        self._parser = FrameParser(0)
+        self._scratch = bytearray(0)
+        error = DisconnectedError(f"{self}: {why}")
+        connecting, self._connecting = self._connecting, None
+        if connecting is not None:
+            connecting.errback(error)
+        pending, self._pending = self._pending, deque()
+        for request in pending:
+            request.future.errback(error)

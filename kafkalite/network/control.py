@@ -1,44 +1,268 @@
 """The control plane: controller and brokers talking in msgpack frames on a listener of their own.
 
-Answers to: ``kafka.controller.ControllerChannelManager`` and the control-plane ``SocketServer`` (KIP-291). Reactor shell.
+Answers to: ``kafka.controller.ControllerChannelManager`` and the control-plane listener (KIP-291). Reactor shell.
+
+A flood of produces never delays a leader change, for the two share neither a connection nor a queue.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
+
+from twisted.internet import error as net_error
+from twisted.internet.protocol import ClientFactory, Factory, Protocol
+from twisted.python.failure import Failure
 
 from kafkalite.cluster.control import ControlRequest, ControlResponse
 from kafkalite.cluster.model import Endpoint
+from kafkalite.common.errors import ErrorCode, StartupError
+from kafkalite.common.tasks import Future, Lane
+from kafkalite.network.client import DisconnectedError
+from kafkalite.network.control_codec import MAX_FRAME, decode, encode
+from kafkalite.protocol.errors import ProtocolError
+from kafkalite.protocol.frames import FrameParser
+
+log = logging.getLogger(__name__)
 
 ControlHandler = Callable[[ControlRequest], Awaitable[ControlResponse]]
+Message = ControlRequest | ControlResponse
+
+
+class ControlConnection(Protocol):
+    """Frames of one connection, either side: decoded messages go to ``on_message``."""
+
+    def __init__(self, on_message: Callable[[int, Message], None], on_lost: Callable[[str], None]) -> None:
+        self._on_message = on_message
+        self._on_lost = on_lost
+        self._parser = FrameParser(MAX_FRAME)
+
+    def connectionMade(self) -> None:  # noqa: N802
+        """Small messages are not to wait for others."""
+        transport = cast(Any, self.transport)
+        if hasattr(transport, "setTcpNoDelay"):
+            transport.setTcpNoDelay(True)
+            transport.setTcpKeepAlive(True)
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802
+        """Bytes came."""
+        try:
+            for frame in self._parser.feed(data):
+                self._on_message(*decode(frame))
+        except ProtocolError as error:
+            log.warning("control plane: closing the connection of %s: %s", self.peer, error)
+            cast(Any, self.transport).abortConnection()
+
+    def connectionLost(self, reason: Failure = Failure(net_error.ConnectionDone())) -> None:  # noqa: B008, N802
+        """It is over."""
+        self._on_lost(str(reason.value))
+
+    def send(self, correlation_id: int, message: Message) -> None:
+        """Write a message."""
+        cast(Any, self.transport).write(encode(correlation_id, message))
+
+    def lose(self) -> None:
+        """Close at once."""
+        if self.transport is not None:
+            cast(Any, self.transport).abortConnection()
+
+    @property
+    def peer(self) -> str:
+        """Who is at the other end."""
+        address = cast(Any, self.transport).getPeer()
+        return f"{getattr(address, 'host', address)}:{getattr(address, 'port', '')}"
 
 
 class ControlServer:
-    """Serves control requests, each connection's in order."""
+    """Serves control requests, each connection's in order: one is handled to its end before the next."""
 
     def __init__(self, reactor: Any, handler: ControlHandler) -> None:
         self.handler = handler
+        self._reactor = reactor
+        self._port: Any = None
+        self._connections: set[ControlConnection] = set()
 
     def listen(self, host: str, port: int) -> int:
-        """Open the listener; returns the port. Raises :class:`StartupError`."""
-        raise NotImplementedError
+        """Open the listener; ``port`` 0 takes a free one. Returns the port. Raises :class:`StartupError`."""
+        server = self
+
+        class Accepting(Factory):
+            noisy = False
+
+            def buildProtocol(self, addr: Any) -> ControlConnection:  # noqa: N802
+                return server.accept()
+
+        try:
+            self._port = self._reactor.listenTCP(port, Accepting(), interface=host)
+        except net_error.CannotListenError as error:
+            raise StartupError(
+                f"cannot listen on {host or '0.0.0.0'}:{port} for the control plane: {error.socketError}; "
+                "stop what uses the port or change 'control.plane.listener.name'"
+            ) from None
+        return int(self._port.getHost().port)
+
+    def accept(self) -> ControlConnection:
+        """A connection came: the protocol that serves it."""
+        lane = Lane("control plane", lambda event: self._serve(connection, *event))
+
+        def lost(why: str) -> None:
+            log.debug("control plane: %s", why)
+            lane.close()
+            self._connections.discard(connection)
+
+        connection = ControlConnection(lambda number, message: lane.put((number, message)), lost)
+        self._connections.add(connection)
+        return connection
+
+    async def _serve(self, connection: ControlConnection, correlation_id: int, request: Message) -> None:
+        if isinstance(request, ControlResponse):
+            log.warning("control plane: %s sent an answer where requests belong", connection.peer)
+            connection.lose()
+            return
+        try:
+            response = await self.handler(request)
+        except Exception:
+            log.exception("control plane: %s failed", type(request).__name__)
+            response = ControlResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if connection in self._connections:
+            connection.send(correlation_id, response)
 
     async def stop(self) -> None:
         """Close everything."""
-        raise NotImplementedError
+        if self._port is not None:
+            port, self._port = self._port, None
+            await port.stopListening()
+        for connection in list(self._connections):
+            connection.lose()
+
+
+class _Waiting:
+    """A request whose answer has not come."""
+
+    __slots__ = ("future", "request", "timer")
+
+    def __init__(self, request: ControlRequest, future: Future[ControlResponse]) -> None:
+        self.request = request
+        self.future = future
+        self.timer: Any = None
+
+
+class ControlChannel:
+    """One connection to one broker: requests leave in the order of the calls. Once lost it stays lost."""
+
+    def __init__(self, reactor: Any, name: str, on_closed: Callable[[ControlChannel], None]) -> None:
+        self.name = name
+        self.closed = False
+        self._reactor = reactor
+        self._on_closed = on_closed
+        self._connection: ControlConnection | None = None
+        self._queue: deque[int] = deque()
+        self._waiting: dict[int, _Waiting] = {}
+        self._next_id = 0
+
+    def build(self) -> ControlConnection:
+        """The protocol for this channel's connection."""
+        return ControlConnection(self._answered, self.lose)
+
+    def connected(self, connection: ControlConnection) -> None:
+        """The connection is there: send what has been waiting for it."""
+        if self.closed:
+            connection.lose()
+            return
+        self._connection = connection
+        while self._queue and not self.closed:
+            number = self._queue.popleft()
+            if number in self._waiting:
+                connection.send(number, self._waiting[number].request)
+
+    def send(self, request: ControlRequest, timeout: float) -> Awaitable[ControlResponse]:
+        """See :meth:`ControlClient.send`."""
+        self._next_id += 1
+        number = self._next_id
+        waiting = _Waiting(request, Future())
+        self._waiting[number] = waiting
+        waiting.timer = self._reactor.callLater(timeout, self.lose, f"no answer within {timeout:g} s")
+        if self._connection is not None:
+            self._connection.send(number, request)
+        else:
+            self._queue.append(number)
+        return waiting.future
+
+    def _answered(self, number: int, message: Message) -> None:
+        waiting = self._waiting.pop(number, None)
+        if waiting is None or not isinstance(message, ControlResponse):
+            raise ProtocolError("an answer that nobody asked for")
+        waiting.timer.cancel()
+        waiting.future.callback(message)
+
+    def lose(self, why: str) -> None:
+        """Close; everything under way fails, for whether it was carried out is unknown."""
+        if self.closed:
+            return
+        self.closed = True
+        self._on_closed(self)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.lose()
+        waiting, self._waiting = self._waiting, {}
+        for entry in waiting.values():
+            if entry.timer.active():
+                entry.timer.cancel()
+        for entry in waiting.values():
+            entry.future.errback(DisconnectedError(f"control plane of {self.name}: {why}"))
+
+
+class _Connecting(ClientFactory):
+    noisy = False
+
+    def __init__(self, channel: ControlChannel) -> None:
+        self._channel = channel
+
+    def buildProtocol(self, addr: Any) -> ControlConnection:  # noqa: N802
+        connection = self._channel.build()
+        made = connection.connectionMade
+
+        def connection_made() -> None:
+            made()
+            self._channel.connected(connection)
+
+        connection.connectionMade = connection_made  # type: ignore[method-assign]
+        return connection
+
+    def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:  # noqa: N802
+        self._channel.lose(str(reason.value))
 
 
 class ControlClient:
     """Sends control requests; one connection a broker, made when needed."""
 
-    def __init__(self, reactor: Any) -> None:
-        pass
+    def __init__(self, reactor: Any, connect_timeout: float = 5.0) -> None:
+        self._reactor = reactor
+        self._connect_timeout = connect_timeout
+        self._channels: dict[tuple[str, int], ControlChannel] = {}
 
     def send(self, endpoint: Endpoint, request: ControlRequest, timeout: float = 30.0) -> Awaitable[ControlResponse]:
-        """Send; requests to one endpoint are handled in the order of the calls. Raises :class:`ConnectionLost`."""
-        raise NotImplementedError
+        """Send; requests to one endpoint are handled in the order of the calls.
+
+        Fails with :class:`kafkalite.network.client.DisconnectedError`, also after ``timeout`` seconds without an
+        answer: then the connection is closed, so that nothing sent later can overtake what may still be handled.
+        """
+        key = (endpoint.host, endpoint.port)
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = ControlChannel(self._reactor, f"{endpoint.host}:{endpoint.port}", lambda _: self._forget(key))
+            self._channels[key] = channel
+            answer = channel.send(request, timeout)
+            self._reactor.connectTCP(endpoint.host, endpoint.port, _Connecting(channel), timeout=self._connect_timeout)
+            return answer
+        return channel.send(request, timeout)
+
+    def _forget(self, key: tuple[str, int]) -> None:
+        self._channels.pop(key, None)
 
     def close(self) -> None:
         """Close all connections."""
-        raise NotImplementedError
+        for channel in list(self._channels.values()):
+            channel.lose("closed")

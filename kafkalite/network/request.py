@@ -40,20 +40,27 @@ class Responder(Protocol):
 class Request:
     """A request with its own memory: ``body`` is writable and stays valid for as long as anybody holds it.
 
-    ``received`` is a monotonic time in seconds. Exactly one of the three calls is to be made, once; later ones are ignored.
+    ``received`` is a monotonic time in seconds. Exactly one of the three calls is to be made; later ones are ignored.
+    ``sequence`` is the request's number on its connection.
     """
 
-    __slots__ = ("_responder", "answered", "body", "header", "parts", "received", "size")
+    __slots__ = ("_responder", "answered", "body", "header", "received", "sequence", "size")
 
     def __init__(
-        self, header: RequestHeader, body: memoryview, responder: Responder, received: float, size: int = 0
+        self,
+        header: RequestHeader,
+        body: memoryview,
+        responder: Responder,
+        received: float,
+        size: int = 0,
+        sequence: int = 0,
     ) -> None:
         self.header = header
         self.body = body
         self.received = received
         self.size = size
+        self.sequence = sequence
         self.answered = False
-        self.parts: list[Part] | None = None
         self._responder = responder
 
     @property

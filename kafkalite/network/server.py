@@ -1,33 +1,60 @@
 """The broker's front door: accepts connections, reads requests, writes answers in order.
 
-Answers to: ``kafka.network.{SocketServer,Acceptor,Processor,ConnectionQuotas}``. Reactor shell.
+Answers to: ``kafka.network.{SocketServer,ConnectionQuotas}``. Reactor shell.
+
+Twisted's own transports read 64 KB at a time into new byte strings and copy what they write. Ours reads
+small requests many at a time into one buffer that all connections share, large ones straight into their own
+memory, writes many small answers in one call, and lets the kernel send what comes from files.
 """
 
 from __future__ import annotations
 
+import logging
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
-from kafkalite.common.tasks import Executor
-from kafkalite.network.request import RequestHandler
+from kafkalite.common.tasks import Executor, Future, deferred
+from kafkalite.common.types import FileRegion
+from kafkalite.network.complaints import Complaints
+from kafkalite.network.connection import Connection
+from kafkalite.network.listener import Listener, open_socket
+from kafkalite.network.output import is_resident, read_ahead
+from kafkalite.network.request import ConnectionInfo, RequestHandler
+
+log = logging.getLogger(__name__)
+
+SCRATCH = 1 << 16
+"""Size of the shared buffer: also a bound on how long one connection keeps the others waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkLimits:
-    """Bounds. Bytes, counts and seconds; ``max_inflight_bytes`` bounds all requests that are in memory at once."""
+    """Bounds. Bytes, counts and seconds.
+
+    ``max_inflight_bytes`` bounds the requests of all connections that are in memory at once, ``max_inflight_requests``
+    and ``max_unsent_bytes`` what one connection may have under way before it is read no further. Buffer sizes of -1
+    leave the choice to the system.
+    """
 
     max_request_bytes: int = 104_857_600
     max_connections: int = 2_147_483_647
     max_connections_per_ip: int = 2_147_483_647
     idle_timeout: float = 600.0
-    max_inflight_bytes: int = 536_870_912
+    max_inflight_bytes: int = 268_435_456
     max_inflight_requests: int = 1000
     max_unsent_bytes: int = 67_108_864
     backlog: int = 512
+    send_buffer_bytes: int = -1
+    receive_buffer_bytes: int = -1
 
 
 class KafkaServer:
-    """All listeners of one broker. ``reactor`` is Twisted's; ``executor`` warms cold files up before they are sent."""
+    """All listeners of one broker. ``reactor`` is Twisted's; ``executor`` reads cold files before they are sent."""
 
     def __init__(
         self,
@@ -35,18 +62,191 @@ class KafkaServer:
         handler: RequestHandler,
         limits: NetworkLimits | None = None,
         executor: Executor | None = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
+        self.reactor = reactor
         self.handler = handler
+        self.limits = limits or NetworkLimits()
+        self.now = now
+        self.scratch = bytearray(SCRATCH)
+        self.view = memoryview(self.scratch)
+        self.complaints = Complaints(log, now)
+        self.memory = 0
+        self.outstanding = 0
+        self.is_stopping = False
+        self._executor = executor
+        self._listeners: list[Listener] = []
+        self._connections: set[Connection] = set()
+        self._per_ip: Counter[str] = Counter()
+        self._ids = count(1)
+        self._depth = 0
+        self._dirty: list[Connection] = []
+        self._flush_planned = False
+        self._starved: list[Connection] = []
+        self._sweeper: Any = None
+        self._drained: Future[None] | None = None
+
+    # Listeners and connections.
 
     def listen(self, host: str, port: int, listener: str = "PLAINTEXT") -> int:
         """Open a listener; ``port`` 0 takes a free one. Returns the port. Raises :class:`StartupError`."""
-        raise NotImplementedError
+        opened = Listener(self, open_socket(host, port, self.limits.backlog), listener)
+        self._listeners.append(opened)
+        if self._sweeper is None and self.limits.idle_timeout > 0:
+            self._plan_sweep()
+        return opened.port
 
     @property
     def connections(self) -> int:
         """How many connections are open."""
-        raise NotImplementedError
+        return len(self._connections)
+
+    def accepted(self, sock: Any, address: Any, listener: str) -> None:
+        """A listener accepted ``sock``."""
+        ip = address[0] if isinstance(address, tuple) else str(address)
+        limits = self.limits
+        why = ""
+        if len(self._connections) >= limits.max_connections:
+            why = f"max.connections={limits.max_connections} are open"
+        elif self._per_ip[ip] >= limits.max_connections_per_ip:
+            why = f"max.connections.per.ip={limits.max_connections_per_ip} are open from there"
+        if why or self.is_stopping:
+            if why:
+                self.complaints.warning("refusing a connection from %s: %s", ip, why)
+            sock.close()
+            return
+        sock.setblocking(False)
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if limits.send_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, limits.send_buffer_bytes)
+        if limits.receive_buffer_bytes > 0:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
+        peer = f"{ip}:{address[1]}" if isinstance(address, tuple) else ip
+        connection = Connection(self, sock, ip, ConnectionInfo(next(self._ids), peer, listener))
+        self._connections.add(connection)
+        self._per_ip[ip] += 1
+        connection.start_reading()
+
+    def forget(self, connection: Connection) -> None:
+        """A connection closed."""
+        self._connections.discard(connection)
+        self._per_ip[connection.ip] -= 1
+        if self._per_ip[connection.ip] <= 0:
+            del self._per_ip[connection.ip]
+        self._check_drained()
+
+    def _plan_sweep(self) -> None:
+        # One pass over all connections now and then is cheaper than a timer for each.
+        self._sweeper = self.reactor.callLater(max(0.05, min(30.0, self.limits.idle_timeout / 10)), self._sweep)
+
+    def _sweep(self) -> None:
+        before = self.now() - self.limits.idle_timeout
+        for connection in list(self._connections):
+            waits_for_us = connection.outstanding and not connection.output
+            if connection.last_active < before and not waits_for_us:
+                connection.close(f"idle for more than {self.limits.idle_timeout:g} s")
+        self._plan_sweep()
+
+    # Memory.
+
+    @property
+    def is_starved(self) -> bool:
+        """Whether no new requests may be read until some that are under way have been answered."""
+        return self.memory > self.limits.max_inflight_bytes and self.outstanding > 0
+
+    def starve(self, connection: Connection) -> None:
+        """Read ``connection`` again once there is memory."""
+        self._starved.append(connection)
+
+    def release(self, size: int) -> None:
+        """``size`` bytes of requests are no longer under way."""
+        self.memory -= size
+        if self._starved and not self.is_starved:
+            starved, self._starved = self._starved, []
+            for connection in starved:
+                if not connection.closed and not connection.dirty:
+                    connection.dirty = True
+                    self.mark(connection)
+
+    # Answers are written when the event that caused them is over, so that many share one call.
+
+    def enter(self) -> None:
+        """An event of one of the connections begins."""
+        self._depth += 1
+
+    def leave(self) -> None:
+        """It is over: write what other connections were answered meanwhile."""
+        self._depth -= 1
+        if self._dirty and not self._depth:
+            self._flush()
+
+    def mark(self, connection: Connection) -> None:
+        """``connection`` has something to write, or may read again."""
+        self._dirty.append(connection)
+        if not self._depth and not self._flush_planned:
+            # Outside of any event of ours: a timer, a follower's answer, ZooKeeper. The reactor's next turn is at once.
+            self._flush_planned = True
+            self.reactor.callLater(0, self._flush_later)
+
+    def _flush_later(self) -> None:
+        self._flush_planned = False
+        self._flush()
+
+    def _flush(self) -> None:
+        self._depth += 1
+        try:
+            while self._dirty:
+                dirty, self._dirty = self._dirty, []
+                for connection in dirty:
+                    connection.settle()
+        finally:
+            self._depth -= 1
+        self._check_drained()
+
+    def warm(self, region: FileRegion, done: Callable[[Exception | None], None]) -> None:
+        """Bring ``region`` into memory off the reactor, then clear its ``cold`` and call ``done``."""
+
+        def finished(_: object) -> None:
+            region.cold = False
+            done(None)
+
+        if self._executor is None or is_resident(region):
+            region.cold = False
+            self.reactor.callLater(0, done, None)
+            return
+        deferred(self._executor.run(read_ahead, region)).addCallbacks(
+            finished, lambda failure: done(failure.value)
+        ).addErrback(lambda failure: log.error("reading ahead failed: %s", failure.value))
+
+    # The end.
 
     async def stop(self, grace: float = 1.0) -> None:
         """Accept and read nothing more, give answers under way ``grace`` seconds, close everything."""
-        raise NotImplementedError
+        self.is_stopping = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+        for listener in self._listeners:
+            listener.close()
+        for connection in list(self._connections):
+            connection.stop_reading()
+            if not connection.outstanding and not connection.output:
+                connection.close("the broker stops")
+        if self._connections and grace > 0:
+            self._drained = Future()
+            timer = self.reactor.callLater(grace, self._drained.callback, None)
+            await self._drained
+            self._drained = None
+            if timer.active():
+                timer.cancel()
+        for connection in list(self._connections):
+            connection.close("the broker stops")
+
+    def _check_drained(self) -> None:
+        drained = self._drained
+        if drained is None or drained.called:
+            return
+        if all(not connection.outstanding and not connection.output for connection in self._connections):
+            drained.callback(None)

@@ -1,0 +1,313 @@
+"""One client's connection: bytes in, requests out, answers back in the order of the requests.
+
+Answers to: ``org.apache.kafka.common.network.KafkaChannel`` and ``kafka.network.Processor``. Reactor shell: it is
+a reader and a writer of Twisted's reactor, and does everything else by the socket and the server it is given.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.common.types import Part
+from kafkalite.network.output import OutputQueue, Written
+from kafkalite.network.request import ConnectionInfo, Request
+from kafkalite.protocol.api_keys import is_flexible
+from kafkalite.protocol.errors import ProtocolError
+from kafkalite.protocol.frames import FrameParser, parse_request_header
+
+if TYPE_CHECKING:
+    from kafkalite.network.server import KafkaServer
+
+log = logging.getLogger(__name__)
+
+_HEAD = struct.Struct(">ii")
+_API_VERSIONS = 18
+
+
+class Connection:
+    """Reads requests and hands them on; collects answers and writes them once the event is over.
+
+    Requests are numbered as they come; ``_next`` is the number of the next one to come, ``_due`` the number of
+    the next one to be answered. An answer that comes before its time waits in ``_early``.
+    """
+
+    __slots__ = (
+        "_backlog",
+        "_blocked",
+        "_busy",
+        "_due",
+        "_early",
+        "_held",
+        "_inflight",
+        "_next",
+        "_reading",
+        "_server",
+        "_sock",
+        "_warming",
+        "closed",
+        "dirty",
+        "fd",
+        "info",
+        "ip",
+        "last_active",
+        "output",
+        "parser",
+    )
+
+    def __init__(self, server: KafkaServer, sock: Any, ip: str, info: ConnectionInfo) -> None:
+        self._server = server
+        self._sock = sock
+        self.fd: int = sock.fileno()
+        self.ip = ip
+        self.info = info
+        self.parser = FrameParser(server.limits.max_request_bytes)
+        self.output = OutputQueue()
+        self.last_active: float = server.now()
+        self.closed = False
+        self.dirty = False
+        self._next = 0
+        self._due = 0
+        self._early: dict[int, tuple[Request, list[Part] | None]] | None = None
+        self._backlog: list[bytearray] | None = None
+        self._inflight = 0
+        self._held = 0
+        self._busy = False
+        self._reading = False
+        self._blocked = False
+        self._warming = False
+
+    # What Twisted's reactor wants of a descriptor.
+
+    def fileno(self) -> int:
+        """The descriptor's number, also once it is closed: by then the reactor has been told to forget it."""
+        return self.fd
+
+    def logPrefix(self) -> str:  # noqa: N802
+        """For Twisted's own log."""
+        return "kafka"
+
+    def connectionLost(self, reason: Any) -> None:  # noqa: N802
+        """The reactor saw the connection fail."""
+        self.close(str(getattr(reason, "value", reason)))
+
+    def doRead(self) -> None:  # noqa: N802
+        """Bytes are there (or the end)."""
+        if self.closed:
+            return
+        server = self._server
+        parser = self.parser
+        if server.is_starved and not parser.held:
+            self.stop_reading()
+            server.starve(self)
+            return
+        target = parser.target(server.view)
+        try:
+            count = self._sock.recv_into(target)
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError as error:
+            self.close(f"reading failed: {error}")
+            return
+        finally:
+            del target
+        if count == 0:
+            self.close("closed by the client")
+            return
+        self.last_active = server.now()
+        server.enter()
+        try:
+            frames = parser.received(server.scratch, count)
+            size = 0
+            for frame in frames:
+                size += len(frame)
+            held = parser.held
+            server.memory += size + held - self._held
+            self._inflight += size
+            self._held = held
+            if frames:
+                self._dispatch(frames)
+        except ProtocolError as error:
+            self.abort(str(error))
+        finally:
+            self.settle()
+            server.leave()
+
+    def doWrite(self) -> None:  # noqa: N802
+        """The socket takes more."""
+        if self.closed:
+            return
+        server = self._server
+        self.last_active = server.now()
+        self._blocked = False
+        server.enter()
+        try:
+            self.settle()
+            if not self._blocked and not self.closed:
+                server.reactor.removeWriter(self)
+        finally:
+            server.leave()
+
+    # Requests.
+
+    @property
+    def outstanding(self) -> int:
+        """How many requests were handed on and are not answered, or answered too early to be sent."""
+        return self._next - self._due
+
+    def _dispatch(self, frames: list[bytearray]) -> None:
+        server = self._server
+        handle = server.handler.handle
+        received = self.last_active
+        limits = server.limits
+        self._busy = True
+        try:
+            for index, frame in enumerate(frames):
+                if self._next - self._due >= limits.max_inflight_requests or self.output.size > limits.max_unsent_bytes:
+                    self._backlog = frames[index:]
+                    self.stop_reading()
+                    return
+                view = memoryview(frame)
+                header, body = parse_request_header(view)
+                request = Request(header, view[body:], self, received, len(frame), self._next)
+                self._next += 1
+                server.outstanding += 1
+                handle(request)
+                if self.closed:
+                    return
+        except ProtocolError as error:
+            self.abort(str(error))
+        except Exception:
+            log.exception("%s: a request could not be handled", self.info.peer)
+            self.close("its request could not be handled")
+        finally:
+            self._busy = False
+
+    def respond(self, request: Request, parts: list[Part] | None) -> None:
+        """See :class:`kafkalite.network.request.Responder`."""
+        if request.answered or self.closed:
+            return
+        request.answered = True
+        self._inflight -= request.size
+        server = self._server
+        server.outstanding -= 1
+        server.release(request.size)
+        if request.sequence != self._due:
+            if self._early is None:
+                self._early = {}
+            self._early[request.sequence] = (request, parts)
+            return
+        self._due += 1
+        if parts is not None:
+            self._emit(request, parts)
+        if self._early:
+            early = self._early
+            while self._due in early:
+                request, parts = early.pop(self._due)
+                self._due += 1
+                if parts is not None:
+                    self._emit(request, parts)
+        if not self._busy and not self.dirty:
+            self.dirty = True
+            server.mark(self)
+
+    def _emit(self, request: Request, parts: list[Part]) -> None:
+        header = request.header
+        output = self.output
+        size = 4
+        for part in parts:
+            size += len(part)
+        if is_flexible(header.api_key, header.api_version) and header.api_key != _API_VERSIONS:
+            output.append(_HEAD.pack(size + 1, header.correlation_id) + b"\0", 9)
+        else:
+            output.append(_HEAD.pack(size, header.correlation_id), 8)
+        for part in parts:
+            count = len(part)
+            if count:
+                output.append(part, count)
+
+    # Writing, and what depends on it.
+
+    def settle(self) -> None:
+        """Write what can be written; go on with requests that had to wait; read again where reading had stopped."""
+        self.dirty = False
+        while not self.closed:
+            if self.output and not self._blocked and not self._warming:
+                self._write()
+            limits = self._server.limits
+            if self.closed or self.output.size > limits.max_unsent_bytes:
+                return
+            backlog = self._backlog
+            if backlog is None:
+                break
+            if self._next - self._due >= limits.max_inflight_requests:
+                return
+            self._backlog = None
+            self._dispatch(backlog)
+        if not self._reading and not self.closed and not self._server.is_stopping:
+            self.start_reading()
+
+    def _write(self) -> None:
+        try:
+            written = self.output.write(self._sock)
+        except OSError as error:
+            self.close(f"writing failed: {error}")
+            return
+        if written == Written.BLOCKED:
+            self._blocked = True
+            self._server.reactor.addWriter(self)
+        elif written == Written.COLD:
+            self._warming = True
+            self._server.warm(self.output.cold_region(), self._warmed)
+
+    def _warmed(self, error: Exception | None) -> None:
+        """The cold region at the head of the output is in memory now (or cannot be read)."""
+        self._warming = False
+        if self.closed:
+            return
+        if error is not None:
+            self.close(f"a file could not be read: {error}")
+        elif not self.dirty:
+            self.dirty = True
+            self._server.mark(self)
+
+    def start_reading(self) -> None:
+        """Let the reactor call :meth:`doRead`."""
+        if not self._reading and not self.closed:
+            self._reading = True
+            self._server.reactor.addReader(self)
+
+    def stop_reading(self) -> None:
+        """Leave what comes in the kernel, where it holds the sender back."""
+        if self._reading:
+            self._reading = False
+            self._server.reactor.removeReader(self)
+
+    # The end.
+
+    def abort(self, why: str) -> None:
+        """See :class:`kafkalite.network.request.Responder`."""
+        if not self.closed:
+            self._server.complaints.warning("closing the connection of %s: %s", self.info.peer, why)
+            self.close(why)
+
+    def close(self, why: str) -> None:
+        """Close at once; what is not answered or not sent yet is dropped."""
+        if self.closed:
+            return
+        self.closed = True
+        log.debug("%s: %s", self.info.peer, why)
+        server = self._server
+        self.stop_reading()
+        server.reactor.removeWriter(self)
+        self._sock.close()
+        self.output.clear()
+        unanswered = self._next - self._due - (len(self._early) if self._early else 0)
+        server.outstanding -= unanswered
+        self._early = self._backlog = None
+        # A half-read frame goes with its sender.
+        self.parser = FrameParser(0)
+        server.forget(self)
+        server.release(self._inflight + self._held)
+        self._inflight = self._held = 0

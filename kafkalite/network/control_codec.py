@@ -1,0 +1,179 @@
+"""The values of the control plane as msgpack.
+
+Answers to: the generated ``LeaderAndIsr``, ``UpdateMetadata``, ``StopReplica`` and ``ControlledShutdown`` messages. Pure.
+
+Partition states are grouped by topic, so that a name and an id are said once, and are plain arrays: a thousand
+of them take some 30 KB. A frame is ``[correlation id, kind, fields]``.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import Any
+
+import msgpack
+
+from kafkalite.cluster.control import (
+    ControlledShutdown,
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsr,
+    StopPartition,
+    StopReplica,
+    UpdateMetadata,
+)
+from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.protocol.errors import ProtocolError
+
+RESPONSE = 0
+LEADER_AND_ISR = 1
+UPDATE_METADATA = 2
+STOP_REPLICA = 3
+CONTROLLED_SHUTDOWN = 4
+
+MAX_FRAME = 1 << 26
+"""Longest frame that is accepted, in bytes."""
+
+
+def encode(correlation_id: int, value: ControlRequest | ControlResponse) -> bytes:
+    """A frame with its 4-byte length."""
+    kind, fields = _fields(value)
+    body: bytes = msgpack.packb((correlation_id, kind, fields))
+    return len(body).to_bytes(4, "big") + body
+
+
+def decode(frame: bytes | bytearray) -> tuple[int, ControlRequest | ControlResponse]:
+    """The correlation id and the value of a frame without its length. Raises :class:`ProtocolError`."""
+    try:
+        correlation_id, kind, fields = msgpack.unpackb(frame, use_list=False, strict_map_key=True)
+        value = _READERS[kind](*fields)
+    except ProtocolError:
+        raise
+    except Exception as error:
+        # msgpack raises half a dozen kinds of exceptions, and damaged values as many again.
+        raise ProtocolError(f"a control message cannot be decoded: {error}") from None
+    if not isinstance(correlation_id, int):
+        raise ProtocolError("a control message has no correlation id")
+    return correlation_id, value
+
+
+def _fields(value: ControlRequest | ControlResponse) -> tuple[int, tuple[Any, ...]]:
+    if isinstance(value, ControlResponse):
+        return RESPONSE, (int(value.error), _group(value.partitions, lambda entry: (entry[0].topic,), _write_error))
+    if isinstance(value, ControlledShutdown):
+        return CONTROLLED_SHUTDOWN, (value.broker_id, value.broker_epoch)
+    head = (value.controller_id, value.controller_epoch, value.broker_epoch)
+    if isinstance(value, StopReplica):
+        stops = _group(value.partitions, lambda stop: (stop.topic_partition.topic, stop.topic_id.bytes), _write_stop)
+        return STOP_REPLICA, (*head, stops)
+    states = _group(value.states, lambda state: (state.topic, state.topic_id.bytes), _write_state)
+    brokers = [_write_broker(broker) for broker in value.brokers]
+    if isinstance(value, LeaderAndIsr):
+        return LEADER_AND_ISR, (*head, states, brokers)
+    return UPDATE_METADATA, (*head, states, brokers, value.deleted_topics)
+
+
+def _group(
+    values: Iterable[Any], key: Callable[[Any], tuple[Any, ...]], write: Callable[[Any], tuple[Any, ...]]
+) -> list[tuple[Any, ...]]:
+    return [(*head, [write(value) for value in group]) for head, group in groupby(values, key)]
+
+
+def _write_error(entry: tuple[TopicPartition, ErrorCode]) -> tuple[Any, ...]:
+    return entry[0].partition, int(entry[1])
+
+
+def _write_stop(stop: StopPartition) -> tuple[Any, ...]:
+    return stop.topic_partition.partition, stop.leader_epoch, stop.delete
+
+
+def _write_state(state: PartitionState) -> tuple[Any, ...]:
+    assignment = state.assignment
+    return (
+        state.partition,
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        state.controller_epoch,
+        state.zk_version,
+        state.mzxid,
+        assignment.replicas,
+        assignment.adding,
+        assignment.removing,
+    )
+
+
+def _write_broker(broker: Broker) -> tuple[Any, ...]:
+    endpoints = [(e.listener, e.security_protocol, e.host, e.port) for e in broker.endpoints]
+    return broker.id, endpoints, broker.rack, broker.epoch
+
+
+def _read_states(topics: tuple[Any, ...]) -> tuple[PartitionState, ...]:
+    states = []
+    for topic, raw_id, entries in topics:
+        topic_id = uuid.UUID(bytes=raw_id)
+        for partition, leader, epoch, isr, controller_epoch, version, mzxid, replicas, adding, removing in entries:
+            assignment = PartitionAssignment(replicas, adding, removing)
+            states.append(
+                PartitionState(
+                    topic, partition, topic_id, leader, epoch, isr, controller_epoch, version, mzxid, assignment
+                )
+            )
+    return tuple(states)
+
+
+def _read_brokers(brokers: tuple[Any, ...]) -> tuple[Broker, ...]:
+    return tuple(
+        Broker(number, tuple(Endpoint(*endpoint) for endpoint in endpoints), rack, epoch)
+        for number, endpoints, rack, epoch in brokers
+    )
+
+
+def _read_response(error: int, topics: tuple[Any, ...]) -> ControlResponse:
+    return ControlResponse(
+        ErrorCode(error),
+        tuple(
+            (TopicPartition(topic, partition), ErrorCode(code))
+            for topic, entries in topics
+            for partition, code in entries
+        ),
+    )
+
+
+def _read_leader_and_isr(
+    controller: int, epoch: int, broker_epoch: int, states: tuple[Any, ...], brokers: tuple[Any, ...]
+) -> LeaderAndIsr:
+    return LeaderAndIsr(controller, epoch, broker_epoch, _read_states(states), _read_brokers(brokers))
+
+
+def _read_update_metadata(
+    controller: int,
+    epoch: int,
+    broker_epoch: int,
+    states: tuple[Any, ...],
+    brokers: tuple[Any, ...],
+    deleted: tuple[str, ...],
+) -> UpdateMetadata:
+    return UpdateMetadata(controller, epoch, broker_epoch, _read_states(states), _read_brokers(brokers), deleted)
+
+
+def _read_stop_replica(controller: int, epoch: int, broker_epoch: int, topics: tuple[Any, ...]) -> StopReplica:
+    stops = tuple(
+        StopPartition(TopicPartition(topic, partition), leader_epoch, delete, uuid.UUID(bytes=raw_id))
+        for topic, raw_id, entries in topics
+        for partition, leader_epoch, delete in entries
+    )
+    return StopReplica(controller, epoch, broker_epoch, stops)
+
+
+_READERS: dict[int, Callable[..., ControlRequest | ControlResponse]] = {
+    RESPONSE: _read_response,
+    LEADER_AND_ISR: _read_leader_and_isr,
+    UPDATE_METADATA: _read_update_metadata,
+    STOP_REPLICA: _read_stop_replica,
+    CONTROLLED_SHUTDOWN: ControlledShutdown,
+}

@@ -1,0 +1,194 @@
+"""What is still to be written to a socket: buffers joined, large ones gathered, file regions sent by the kernel.
+
+Answers to: ``org.apache.kafka.common.network.NetworkSend`` and ``record.DefaultRecordsSend``. Deterministic:
+it calls the socket that it is given and knows no reactor.
+"""
+
+from __future__ import annotations
+
+import os
+from enum import IntEnum
+from typing import Any
+
+from kafkalite.common.types import FileRegion, Part
+
+MSG_MORE = 0x8000
+"""Linux: more follows at once, do not send a small packet for this."""
+
+JOIN = 1 << 16
+"""Up to so many bytes are joined into one buffer, which is cheaper than handing many to the kernel."""
+GATHER = 512
+"""At most so many buffers are handed to the kernel at a time (its limit is 1024)."""
+TURN = 1 << 21
+"""After so many bytes somebody else has a turn."""
+WINDOW = 1 << 22
+"""So many bytes of a cold region are read ahead at a time."""
+
+
+class Written(IntEnum):
+    """How an attempt to write ended."""
+
+    ALL = 0
+    BLOCKED = 1
+    """The socket takes no more now, or others are to have a turn: go on when it is writable."""
+    COLD = 2
+    """The next part is a file region that may have to come from the disk: :meth:`OutputQueue.cold_region`."""
+
+
+class OutputQueue:
+    """Parts in order. ``size`` counts the bytes that are not written yet, those of files included."""
+
+    __slots__ = ("_done", "_parts", "_regions", "size")
+
+    def __init__(self) -> None:
+        self._parts: list[Part] = []
+        self._done = 0
+        self._regions = 0
+        self.size = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def append(self, part: Part, size: int) -> None:
+        """One more part of ``size`` bytes, not zero."""
+        self._parts.append(part)
+        self.size += size
+        if type(part) is FileRegion:
+            self._regions += 1
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._parts.clear()
+        self._done = self._regions = self.size = 0
+
+    def cold_region(self) -> FileRegion:
+        """The region to be read ahead now, at most :data:`WINDOW` long; clear its ``cold`` when that is done."""
+        region = self._parts[0]
+        assert isinstance(region, FileRegion)
+        if region.count - self._done <= WINDOW and self._done == 0:
+            return region
+        # Cut it in two, so that what is read ahead is sent before it may be evicted again.
+        position = region.position + self._done
+        count = min(region.count - self._done, WINDOW)
+        rest = region.count - self._done - count
+        first = FileRegion(region.fd, position, count, region.owner, True)
+        self._parts[0] = first
+        self._done = 0
+        if rest:
+            self._parts.insert(1, FileRegion(region.fd, position + count, rest, region.owner, True))
+            self._regions += 1
+        return first
+
+    def write(self, sock: Any) -> Written:
+        """Write what the socket takes. Raises ``OSError`` where the connection, or the file under a region, failed."""
+        budget = TURN
+        parts = self._parts
+        while parts:
+            if budget <= 0:
+                return Written.BLOCKED
+            try:
+                if not self._regions and self.size <= JOIN:
+                    sent = self._send_joined(sock)
+                    if not parts:
+                        return Written.ALL
+                elif type(parts[0]) is FileRegion:
+                    if parts[0].cold:
+                        return Written.COLD
+                    sent = self._send_file(sock, parts[0])
+                else:
+                    sent = self._send_gathered(sock)
+            except (BlockingIOError, InterruptedError):
+                return Written.BLOCKED
+            budget -= sent
+        return Written.ALL
+
+    def _send_joined(self, sock: Any) -> int:
+        """The common case: a handful of small answers in one call."""
+        parts = self._parts
+        data: Any = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
+        if self._done:
+            data = memoryview(data)[self._done :]
+            self._done = 0
+        try:
+            sent: int = sock.send(data)
+        except (BlockingIOError, InterruptedError):
+            parts[:] = (data,)
+            raise
+        if sent == len(data):
+            parts.clear()
+        else:
+            parts[:] = (memoryview(data)[sent:],)
+        self.size -= sent
+        return sent
+
+    def _send_gathered(self, sock: Any) -> int:
+        batch: list[Any] = []
+        more = 0
+        for part in self._parts:
+            if type(part) is FileRegion:
+                more = MSG_MORE
+                break
+            batch.append(part)
+            if len(batch) == GATHER:
+                break
+        if self._done:
+            batch[0] = memoryview(batch[0])[self._done :]
+        sent: int = sock.send(batch[0], more) if len(batch) == 1 else sock.sendmsg(batch, (), more)
+        self._wrote(sent)
+        return sent
+
+    def _send_file(self, sock: Any, region: FileRegion) -> int:
+        left = region.count - self._done
+        sent = send_file(sock, region.fd, region.position + self._done, left)
+        if sent == 0:
+            raise OSError(f"a file ended {left} bytes before the region that was to be sent from it")
+        self._wrote(sent)
+        return sent
+
+    def _wrote(self, sent: int) -> None:
+        self.size -= sent
+        done = self._done + sent
+        parts = self._parts
+        full = 0
+        while full < len(parts):
+            size = len(parts[full])
+            if done < size:
+                break
+            done -= size
+            if type(parts[full]) is FileRegion:
+                self._regions -= 1
+            full += 1
+        self._done = done
+        if full:
+            del parts[:full]
+
+
+def send_file(sock: Any, fd: int, position: int, count: int) -> int:
+    """``sendfile`` to a socket; a function of its own so that sockets in memory can stand in."""
+    return os.sendfile(sock.fileno(), fd, position, count)
+
+
+def is_resident(region: FileRegion) -> bool:
+    """Whether all of the region seems to be in the page cache: asks for a byte in every 128 KB without waiting."""
+    flag = getattr(os, "RWF_NOWAIT", None)
+    if flag is None:
+        return False
+    byte = [bytearray(1)]
+    end = region.position + region.count
+    try:
+        for position in range(region.position, end, 1 << 17):
+            os.preadv(region.fd, byte, position, flag)
+        os.preadv(region.fd, byte, end - 1, flag)
+    except OSError:
+        return False
+    return True
+
+
+def read_ahead(region: FileRegion) -> None:
+    """Bring the region into the page cache; blocks, so it runs in a thread."""
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(region.fd, region.position, region.count, os.POSIX_FADV_WILLNEED)
+    scratch = [bytearray(1 << 17)]
+    end = region.position + region.count
+    for position in range(region.position, end, 1 << 17):
+        os.preadv(region.fd, scratch, position)

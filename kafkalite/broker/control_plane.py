@@ -40,7 +40,7 @@ class ControlPlane:
         metadata: MetadataCache,
         replicas: ReplicaManager,
         controller: Controller,
-        on_metadata: Callable[[], None],
+        on_metadata: Callable[[set[str]], None],
     ) -> None:
         self.broker_epoch = -1
         self._controller_epoch = -1
@@ -80,12 +80,11 @@ class ControlPlane:
         return None
 
     def _update_metadata(self, request: UpdateMetadata) -> ControlResponse:
-        version = self._metadata.version
         self._metadata.update_brokers({broker.id: broker for broker in request.brokers})
-        self._metadata.remove_topics(request.deleted_topics)
-        self._metadata.apply(request.states)
-        if self._metadata.version != version:
-            self._on_metadata()
+        news = {state.topic for state in self._metadata.remove_topics(request.deleted_topics)}
+        news.update(state.topic for state in self._metadata.apply(request.states))
+        if news:
+            self._on_metadata(news)
         return ControlResponse(ErrorCode.NONE)
 
 

@@ -51,7 +51,7 @@ class StateSink(Protocol):
 class MetadataWatcher:
     """Keeps a :class:`MetadataCache` and a :class:`StateSink` at what ZooKeeper says.
 
-    ``on_change`` is called after every pass that changed the cache.
+    ``on_change`` is told, after every pass, the topics of which the cache has news.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class MetadataWatcher:
         cache: MetadataCache,
         sink: StateSink,
         clock: Clock,
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[set[str]], None] = lambda _: None,
     ) -> None:
         self._brokers = brokers
         self._topics = topics
@@ -75,6 +75,7 @@ class MetadataWatcher:
         self._timer: Timer | None = None
         self._passing = False
         self._closed = False
+        self._news: set[str] = set()
 
     async def start(self) -> None:
         """Read everything once; returns when the cache is complete. Raises :class:`ZkError`."""
@@ -141,7 +142,6 @@ class MetadataWatcher:
 
     async def _pass(self) -> None:
         invalid, self._invalid = self._invalid, set()
-        version = self._cache.version
         if broker_znodes.IDS in invalid:
             await self._read_brokers()
         if topic_znodes.TOPICS in invalid:
@@ -152,8 +152,9 @@ class MetadataWatcher:
             for tps in await gather(self._read_assignment(topic) for topic in topics[start : start + CHUNK]):
                 wanted.update(tps)
         await self._read_states(sorted(wanted))
-        if self._cache.version != version:
-            self._on_change()
+        if self._news:
+            news, self._news = self._news, set()
+            self._on_change(news)
 
     def _sort(self, invalid: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
         """The topics whose assignments, and the partitions whose states, are invalid."""
@@ -182,6 +183,7 @@ class MetadataWatcher:
         if gone:
             log.info("topics no longer in ZooKeeper: %s", sorted(gone))
             self._cache.remove_topics(gone)
+            self._news |= gone
             await self._sink.topics_deleted(gone)
         fresh = names - self._assignments.keys()
         for topic in fresh:
@@ -218,7 +220,7 @@ class MetadataWatcher:
         for start in range(0, len(partitions), CHUNK):
             read = await gather(self._read_state(tp) for tp in partitions[start : start + CHUNK])
             states = [state for state in read if state is not None]
-            self._cache.apply(states)
+            self._news.update(state.topic for state in self._cache.apply(states))
             await self._sink.apply_states(states)
 
     async def _read_state(self, tp: TopicPartition) -> PartitionState | None:

@@ -1,6 +1,6 @@
 """This broker's place in ``/brokers/ids``, session after session.
 
-Answers to: ``kafka.server.KafkaServer`` (registration) and ``StateChangeHandler`` of its ZooKeeper client. Deterministic.
+Answers to: ``kafka.server.KafkaServer`` (registration) and its ``StateChangeHandler``. Deterministic.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ from kafkalite.controller.ports import ControllerConfig
 from kafkalite.network.server import NetworkLimits
 from kafkalite.replication.config import ReplicationConfig
 
-
 DEFAULT_INFLIGHT_BYTES = 512 << 20
 """Bound on requests in memory where ``queued.max.request.bytes`` sets none; Kafka then sets none either."""
 

@@ -18,7 +18,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     start = actions.add_parser("start", help="start a broker and serve until SIGTERM")
     start.add_argument("--config", type=Path, required=True, metavar="FILE", help="server.properties")
-    start.add_argument("--override", action="append", default=[], metavar="NAME=VALUE", help="a property that wins over the file")
+    start.add_argument(
+        "--override", action="append", default=[], metavar="NAME=VALUE", help="a property that wins over the file"
+    )
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, str]:
@@ -34,6 +36,6 @@ def parse_overrides(pairs: Iterable[str]) -> dict[str, str]:
 
 def run(args: argparse.Namespace) -> int:
     """Serve; returns the exit code of the broker."""
-    from kafkalite.broker.server import run as serve
+    from kafkalite.broker.process import run as serve
 
     return serve(args.config, parse_overrides(args.override))

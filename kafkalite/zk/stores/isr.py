@@ -49,6 +49,12 @@ class IsrStore:
         results = await gather(self._write(state, session, state.topic in recreated) for state in states)
         return {state.topic_partition: result for state, result in zip(states, results, strict=True)}
 
+    async def read(self, state: PartitionState) -> PartitionState | None:
+        """What the znode says now, with the topic id and assignment of ``state``; ``None`` where it is gone."""
+        tp = state.topic_partition
+        found = await read(self._client, topics.state_path(tp))
+        return None if found is None else topics.decode_state(tp, *found, state.topic_id, state.assignment)
+
     async def notify(self, partitions: Iterable[TopicPartition], session: int | None = None) -> None:
         """Tell the controller whose ISR changed."""
         listed = list(partitions)

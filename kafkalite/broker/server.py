@@ -1,0 +1,226 @@
+"""One broker, put together, started and stopped.
+
+Answers to: ``kafka.server.KafkaServer``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from kafkalite.admin.configs import ConfigAdmin
+from kafkalite.admin.producer_ids import ProducerIdManager
+from kafkalite.admin.topics import TopicAdmin
+from kafkalite.apis.dispatch import Dispatcher
+from kafkalite.apis.services import BrokerServices
+from kafkalite.broker.config import BrokerConfig
+from kafkalite.broker.config_watcher import ConfigWatcher
+from kafkalite.broker.control_plane import ControlChannel, ControlPlane
+from kafkalite.broker.controlled_shutdown import hand_over_leaderships
+from kafkalite.broker.guardian import Guardian
+from kafkalite.broker.identity import choose_broker_id
+from kafkalite.broker.metadata_watcher import MetadataWatcher
+from kafkalite.broker.registration import Registration
+from kafkalite.broker.settings import controller_config, network_limits, replication_config
+from kafkalite.broker.stores import Stores
+from kafkalite.broker.watchdog import Watchdog
+from kafkalite.cluster.control import ControlledShutdown
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker
+from kafkalite.common.types import TopicPartition
+from kafkalite.controller.controller import Controller
+from kafkalite.log.fs import OsFileSystem
+from kafkalite.log.manager import LogManager
+from kafkalite.network.client import BrokerConnection
+from kafkalite.network.control import ControlClient, ControlServer
+from kafkalite.network.reactor import ReactorClock, ThreadExecutor
+from kafkalite.network.server import KafkaServer
+from kafkalite.replication.leader_endpoint import RemoteLeaderEndPoint
+from kafkalite.replication.manager import ReplicaManager
+from kafkalite.zk.client import KazooZkClient
+from kafkalite.zk.port import SessionState
+
+log = logging.getLogger(__name__)
+
+
+class BrokerServer:
+    """All of a broker. Nothing here decides anything: this is where what decides is given what it needs.
+
+    :meth:`start` returns when the broker serves, :meth:`stop` when it has handed its leaderships over and closed its
+    logs. ``on_fatal`` is called with the reason when the broker cannot go on.
+    """
+
+    def __init__(self, reactor: Any, config: BrokerConfig) -> None:
+        values = config.values
+        self.on_fatal: Callable[[Exception], None] = lambda error: log.critical("%s", error)
+        self._reactor = reactor
+        self._config = config
+        self._clock = ReactorClock(reactor)
+        self._executor = ThreadExecutor(reactor, values["background.threads"])
+        self._zk = KazooZkClient(
+            reactor.callFromThread,
+            values["zookeeper.connect"],
+            values["zookeeper.session.timeout.ms"],
+            config.zookeeper_connection_timeout_ms,
+            values["zookeeper.auth.digest"],
+            values["zookeeper.set.acl"],
+        )
+        self._stores = Stores.on(self._zk, self._clock, values["zookeeper.session.timeout.ms"] / 1000)
+        self._guardian = (
+            Guardian(values["zookeeper.connect"], self._clock) if values["zookeeper.session.guardian.enable"] else None
+        )
+        self._watchdog = Watchdog(values["zookeeper.connect"], self._clock)
+        self._metadata = MetadataCache()
+        self._control_client = ControlClient(reactor)
+        self._channel = ControlChannel(self._control_client, values["controller.socket.timeout.ms"] / 1000)
+        self._ports: dict[str, int] = {}
+
+    async def start(self) -> None:
+        """Raises :class:`kafkalite.common.errors.StartupError` with one line that says what to do."""
+        config, stores = self._config, self._stores
+        await self._zk.start()
+        await stores.prepare()
+        cluster_id = await stores.brokers.cluster_id()
+        self.broker_id = await choose_broker_id(config, stores.brokers)
+        log.info("starting broker %d of cluster %s", self.broker_id, cluster_id)
+
+        fs = OsFileSystem()
+        self._logs = LogManager(
+            config.log_dirs, config.values, fs, self._clock, self._executor, self.broker_id, cluster_id
+        )
+        self._config_watcher = ConfigWatcher(self.broker_id, stores.config, config.dynamic, self._logs)
+        self._replicas = ReplicaManager(
+            replication_config(config, self.broker_id),
+            self._logs,
+            self._metadata,
+            stores.isr,
+            self._connect_to_leader,
+            self._config_watcher.topic_config,
+            self._clock,
+        )
+        self._replicas.on_offline = self._partitions_offline
+        self._controller = Controller(
+            self.broker_id,
+            stores.for_controller(),
+            self._channel,
+            self._clock,
+            controller_config(config.values),
+        )
+        self._controller.on_change = self._controller_changed
+        self._topics = TopicAdmin(
+            stores.topics, stores.admin, self._metadata, config.dynamic, self._clock, random.Random()
+        )
+        services = BrokerServices(
+            broker_id=self.broker_id,
+            cluster_id=cluster_id,
+            config=config.dynamic,
+            metadata=self._metadata,
+            replicas=self._replicas,
+            logs=self._logs,
+            controller=self._controller,
+            topics=self._topics,
+            configs=ConfigAdmin(self.broker_id, stores.config, self._metadata, config.dynamic),
+            producer_ids=ProducerIdManager(self.broker_id, stores.producer_ids),
+            clock=self._clock,
+        )
+        self._control_plane = ControlPlane(
+            self._metadata, self._replicas, self._controller, self._topics.metadata_changed
+        )
+        self._watcher = MetadataWatcher(
+            stores.brokers,
+            stores.topics,
+            self._metadata,
+            self._replicas,
+            self._clock,
+            self._topics.metadata_changed,
+        )
+        await self._config_watcher.start()
+        await self._logs.start()
+        self._listen(Dispatcher(services))
+        self._registration = Registration(self._zk, stores.brokers, self._broker(), self._registered, self.on_fatal)
+        self._zk.add_listener(self._session_changed)
+        await self._registration.start()
+        await self._watcher.start()
+        self._controller.start()
+        log.info("broker %d serves on %s", self.broker_id, self._ports)
+
+    async def stop(self) -> None:
+        """Controlled shutdown: hand over, stop serving, close the logs, end the session."""
+        values = self._config.values
+        log.info("broker %d is stopping", self.broker_id)
+        if values["controlled.shutdown.enable"]:
+            await hand_over_leaderships(
+                lambda: ControlledShutdown(self.broker_id, self._control_plane.broker_epoch),
+                self._metadata,
+                self._channel,
+                self._clock,
+                values["controlled.shutdown.max.retries"],
+                values["controlled.shutdown.retry.backoff.ms"] / 1000,
+            )
+        self._watcher.close()
+        self._config_watcher.close()
+        await self._server.stop()
+        await self._controller.stop()
+        self._topics.shutdown()
+        await self._replicas.shutdown()
+        await self._logs.shutdown()
+        await self._registration.stop()
+        await self._control_server.stop()
+        self._control_client.close()
+        self._watchdog.stop()
+        if self._guardian is not None:
+            self._guardian.release()
+        await self._zk.close()
+        self._executor.close()
+        log.info("broker %d has stopped", self.broker_id)
+
+    # Wiring
+
+    def _listen(self, dispatcher: Dispatcher) -> None:
+        self._control_server = ControlServer(self._reactor, self._control_plane.handle)
+        self._server = KafkaServer(self._reactor, dispatcher, network_limits(self._config.values), self._executor)
+        for endpoint in self._config.listeners:
+            if endpoint.listener == CONTROL_PLANE_LISTENER:
+                port = self._control_server.listen(endpoint.host, endpoint.port)
+            else:
+                port = self._server.listen(endpoint.host, endpoint.port, endpoint.listener)
+            self._ports[endpoint.listener] = port
+
+    def _broker(self) -> Broker:
+        return Broker(self.broker_id, self._config.advertised_endpoints(self._ports), self._config.rack)
+
+    def _connect_to_leader(self, leader: Broker, number: int) -> RemoteLeaderEndPoint:
+        endpoint = leader.endpoint(self._config.inter_broker_listener)
+        if endpoint is None:
+            raise LookupError(f"broker {leader.id} has no listener {self._config.inter_broker_listener}")
+        client_id = f"broker-{self.broker_id}-fetcher-{number}"
+        return RemoteLeaderEndPoint(
+            lambda: BrokerConnection(self._reactor, endpoint.host, endpoint.port, client_id),
+            self._config.values["replica.socket.timeout.ms"] / 1000,
+        )
+
+    # What happens to a broker
+
+    async def _registered(self, epoch: int, session: int) -> None:
+        self._control_plane.broker_epoch = epoch
+        if self._guardian is not None:
+            self._guardian.watch(session, self._zk.password, self._zk.session_timeout_ms)
+        self._watchdog.watch(session, self._zk.password, self._zk.session_timeout_ms)
+        self._replicas.registered(epoch, session)
+        self._watcher.resync()
+
+    def _session_changed(self, state: SessionState) -> None:
+        log.info("ZooKeeper session 0x%x: %s", self._zk.session & (2**64 - 1), state.value)
+        self._replicas.on_zk_state(state)
+        self._controller.on_session(state)
+
+    def _controller_changed(self, controller_id: int) -> None:
+        if self._metadata.set_controller(controller_id):
+            log.info("the controller is now broker %d", controller_id)
+
+    def _partitions_offline(self, partitions: Iterable[TopicPartition]) -> None:
+        listed = list(partitions)
+        log.error("partitions offline after the failure of a log directory: %s", ", ".join(map(str, listed)))
+        self._stores.tell_log_dir_failure(self.broker_id)

@@ -1,0 +1,67 @@
+"""All of ZooKeeper that a broker reads and writes, on one client.
+
+Answers to: ``kafka.zk.KafkaZkClient``, cut by subtree. Deterministic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.tasks import spawn
+from kafkalite.controller.ports import ControllerStores
+from kafkalite.zk.port import ZkClient
+from kafkalite.zk.stores.admin import AdminStore
+from kafkalite.zk.stores.brokers import BrokerStore
+from kafkalite.zk.stores.config import ConfigStore
+from kafkalite.zk.stores.controller import ControllerStore
+from kafkalite.zk.stores.isr import IsrStore
+from kafkalite.zk.stores.notifications import NotificationStore
+from kafkalite.zk.stores.paths import ensure_paths
+from kafkalite.zk.stores.producer_ids import ProducerIdStore
+from kafkalite.zk.stores.topics import TopicStore
+
+CONFLICT_GRACE = 2.0
+"""Seconds past the session timeout that a registration waits for the znode of a dead incarnation to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """One store a subtree."""
+
+    client: ZkClient
+    brokers: BrokerStore
+    topics: TopicStore
+    isr: IsrStore
+    controller: ControllerStore
+    config: ConfigStore
+    admin: AdminStore
+    notifications: NotificationStore
+    producer_ids: ProducerIdStore
+
+    @classmethod
+    def on(cls, client: ZkClient, clock: Clock, session_timeout: float) -> Stores:
+        """Stores on ``client``; ``session_timeout`` in seconds."""
+        return cls(
+            client,
+            BrokerStore(client, clock, session_timeout + CONFLICT_GRACE),
+            TopicStore(client),
+            IsrStore(client),
+            ControllerStore(client, clock),
+            ConfigStore(client, clock.time_ms),
+            AdminStore(client),
+            NotificationStore(client),
+            ProducerIdStore(client),
+        )
+
+    async def prepare(self) -> None:
+        """Create the persistent paths that every broker relies on."""
+        await ensure_paths(self.client)
+
+    def for_controller(self) -> ControllerStores:
+        """What the controller is handed."""
+        return ControllerStores(self.brokers, self.topics, self.controller, self.config, self.admin, self.notifications)
+
+    def tell_log_dir_failure(self, broker_id: int) -> None:
+        """Let the controller know, by a notification, that a log directory of ``broker_id`` failed."""
+        spawn(self.notifications.create_log_dir_event(broker_id), "notifying of a failed log directory")

@@ -1,0 +1,74 @@
+"""A broker is in /brokers/ids in every session, and gives up only where another live session holds its id."""
+
+from __future__ import annotations
+
+from kafkalite.broker.registration import Registration
+from kafkalite.cluster.model import Broker, Endpoint
+from kafkalite.common.errors import StartupError
+from kafkalite.common.tasks import deferred
+from kafkalite.testing.clock import ManualClock
+from kafkalite.testing.zookeeper import MemoryZooKeeper
+from kafkalite.zk.stores.brokers import BrokerStore
+
+BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),))
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.zookeeper = MemoryZooKeeper()
+        self.client = self.zookeeper.client()
+        self.registered: list[tuple[int, int]] = []
+        self.refused: list[StartupError] = []
+        self.registration = Registration(
+            self.client,
+            BrokerStore(self.client, self.clock, conflict_wait=5.0),
+            BROKER,
+            self._on_registered,
+            self.refused.append,
+        )
+
+    async def _on_registered(self, epoch: int, session: int) -> None:
+        self.registered.append((epoch, session))
+
+    def owner(self) -> int:
+        return self.zookeeper.tree.node("/brokers/ids/1").stat().ephemeral_owner
+
+
+def test_each_new_session_registers_anew_with_a_greater_epoch() -> None:
+    world = World()
+    deferred(world.registration.start())
+    first = world.client.session
+    world.client.expire_session()
+    world.client.reconnect()
+    assert [session for _, session in world.registered] == [first, world.client.session]
+    assert world.client.session != first
+    assert world.registered[1][0] > world.registered[0][0]
+
+
+def test_a_connection_that_comes_back_in_the_same_session_registers_nothing() -> None:
+    world = World()
+    deferred(world.registration.start())
+    world.client.lose_connection()
+    world.client.reconnect()
+    assert len(world.registered) == 1
+
+
+def test_an_id_that_a_live_session_took_meanwhile_is_fatal() -> None:
+    world = World()
+    deferred(world.registration.start())
+    world.client.lose_connection()
+    world.client.expire_session()
+    other = world.zookeeper.client()
+    deferred(BrokerStore(other, world.clock).register(BROKER))
+    world.client.reconnect()
+    world.clock.advance(6.0)
+    assert len(world.registered) == 1
+    assert "broker id 1 is in use" in str(world.refused[0])
+
+
+def test_stop_withdraws_the_registration() -> None:
+    world = World()
+    deferred(world.registration.start())
+    deferred(world.registration.stop())
+    assert "/brokers/ids/1" not in world.zookeeper.paths()

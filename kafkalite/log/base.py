@@ -14,7 +14,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.log.config import LogConfig
 from kafkalite.log.files import Folder
 from kafkalite.log.flushing import FlushWork
-from kafkalite.log.fs import DISK_FULL
+from kafkalite.log.fs import DISK_FULL, LogDirFailure
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.producer_state import ProducerStateManager
 from kafkalite.log.segment import Segment
@@ -182,7 +182,7 @@ class LogBase:
         segment = self.segments.active
         if not segment.size or now_ms <= self._roll_at:
             return False
-        self._guard(self.roll)
+        self._guard_soft(self.roll)
         return True
 
     def _forget_tail(self) -> None:
@@ -192,7 +192,7 @@ class LogBase:
     # -- failures
 
     def _storage_error(self) -> ApiError:
-        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.log_dir} of {self.topic_partition} failed")
+        return LogDirFailure(self.log_dir, f"{self.topic_partition} is offline")
 
     def _write_failed(self, segment: Segment, error: OSError) -> ApiError:
         """Cut what a failed write left. A full disk refuses this append only; anything else ends the directory."""
@@ -201,14 +201,14 @@ class LogBase:
         except OSError as second:
             return self.fail(second)
         if error.errno in DISK_FULL:
-            return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.log_dir} is full")
+            return self._full_error()
         return self.fail(error)
 
     def fail(self, error: OSError) -> ApiError:
         """Give the log up and tell the manager; returns what to answer."""
         self.mark_broken()
         self._services.failed(self.log_dir, error)
-        return self._storage_error()
+        return LogDirFailure(self.log_dir, error)
 
     def mark_broken(self) -> None:
         """The directory has failed: serve no more, keep no file open."""
@@ -217,15 +217,27 @@ class LogBase:
             segment.release_all()
 
     def _guard(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Make ``call``; an ``OSError`` of it ends the directory, unless the disk is only full."""
+        """Make ``call``; an ``OSError`` of it ends the directory."""
+        if self._broken:
+            raise self._storage_error()
+        try:
+            return call(*args, **kwargs)
+        except OSError as error:
+            raise self.fail(error) from error
+
+    def _guard_soft(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for what changes nothing when it fails: a disk that is only full does not end the directory."""
         if self._broken:
             raise self._storage_error()
         try:
             return call(*args, **kwargs)
         except OSError as error:
             if error.errno in DISK_FULL:
-                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.log_dir} is full") from error
+                raise self._full_error() from error
             raise self.fail(error) from error
+
+    def _full_error(self) -> ApiError:
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.log_dir} is full")
 
     # -- flushing
 
@@ -233,6 +245,11 @@ class LogBase:
     def unflushed(self) -> int:
         """How many offsets are not known to be on the disk."""
         return self.log_end_offset - self.recovery_point
+
+    @property
+    def flush_is_due(self) -> bool:
+        """Whether ``flush.ms`` has passed since the last flush."""
+        return self._services.clock.time_ms() - self.last_flush_ms >= self.config.flush_ms
 
     def prepare_flush(self, up_to: int | None = None) -> FlushWork | None:
         """What has to be done so that everything below ``up_to`` (default: all) is on the disk.
@@ -242,7 +259,7 @@ class LogBase:
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         if end <= self.recovery_point or self._broken:
             return None
-        return self._guard(self._gather_flush, end)
+        return self._guard_soft(self._gather_flush, end)
 
     def _gather_flush(self, end: int) -> FlushWork:
         files = []
@@ -264,5 +281,5 @@ class LogBase:
         """Force everything below ``up_to`` (default: all) to the disk, here and now."""
         work = self.prepare_flush(up_to)
         if work is not None:
-            self._guard(work.run)
+            self._guard_soft(work.run)
             self.flushed(work)

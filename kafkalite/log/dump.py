@@ -1,7 +1,7 @@
 """Segment files as text, line for line as Kafka's own tool prints them.
 
-Answers to: ``kafka.tools.DumpLogSegments`` (3.9), and the tool of Kafka 0.11 to 2.0 for the classic form. Deterministic:
-reads the files that it is given and writes through two callables.
+Answers to: ``kafka.tools.DumpLogSegments`` (3.9), and the tool of Kafka 0.11 to 2.0 for the classic form.
+Deterministic: reads the files that it is given and writes through a callable.
 
 Lines for standard output and for standard error are kept apart, as Kafka does: what is wrong with a file is said on
 standard error, at the end.
@@ -12,8 +12,7 @@ from __future__ import annotations
 import mmap
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -113,16 +112,12 @@ def _section(
             write(line.format(*pair) + "\n")
 
 
-@contextmanager
-def mapped(path: Path) -> Iterator[memoryview]:
-    """The bytes of a file, read as they are looked at."""
+def mapped(path: Path) -> memoryview:
+    """The bytes of a file, read as they are looked at; the mapping goes when the last view of it does."""
     with path.open("rb") as file:
-        size = file.seek(0, 2)
-        if not size:
-            yield memoryview(b"")
-            return
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data, memoryview(data) as view:
-            yield view
+        if not file.seek(0, 2):
+            return memoryview(b"")
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
 
 
 def base_offset_of(path: Path) -> int:
@@ -183,22 +178,22 @@ class LogDumper:
         write(f"{opening}: {base_offset_of(path)}\n")
         deep = options.deep_iteration or options.print_data_log or options.classic
         print_record = self._classic_record if options.classic else self._record
-        with mapped(path) as view:
-            end = min(len(view), options.max_bytes)
-            valid, last = 0, -1
-            for pos, header in batches_of(view, path, 0, end):
-                if not options.classic:
-                    write(batch_line(view, header, pos))
-                if deep:
-                    for record, message in records_at(view, header, pos):
-                        if last not in (-1, record.offset - 1):
-                            pairs = self._findings.non_consecutive.setdefault(str(path.absolute()), [])
-                            pairs.append((last, record.offset))
-                        last = record.offset
-                        print_record(header, record, message, pos)
-                valid = pos + header.size
-            if end > valid and options.max_bytes == MAX_BYTES:
-                write(f"Found {end - valid} invalid bytes at the end of {path.name}\n")
+        view = mapped(path)
+        end = min(len(view), options.max_bytes)
+        valid, last = 0, -1
+        for pos, header in batches_of(view, path, 0, end):
+            if not options.classic:
+                write(batch_line(view, header, pos))
+            if deep:
+                for record, message in records_at(view, header, pos):
+                    if last not in (-1, record.offset - 1):
+                        pairs = self._findings.non_consecutive.setdefault(str(path.absolute()), [])
+                        pairs.append((last, record.offset))
+                    last = record.offset
+                    print_record(header, record, message, pos)
+            valid = pos + header.size
+        if end > valid and options.max_bytes == MAX_BYTES:
+            write(f"Found {end - valid} invalid bytes at the end of {path.name}\n")
 
     def _record(self, header: BatchHeader, record: Record, message: Message | None, _pos: int) -> None:
         options = self._options
@@ -241,12 +236,12 @@ class LogDumper:
         else:
             parts.append(f" crc: {message.header.crc}")
         if header.is_control:
-            parts.append(_control(record))
-        elif options.print_data_log:
+            parts.append(_control(record, _CONTROL_TYPES[:2]))
+        elif options.print_data_log and record.value is not None:
+            # That old tool said nothing of a tombstone's key.
             if record.key is not None:
                 parts.append(f" key: {options.key_decoder(record.key)}")
-            if record.value is not None:
-                parts.append(f" payload: {options.value_decoder(record.value)}")
+            parts.append(f" payload: {options.value_decoder(record.value)}")
         parts.append("\n")
         self._write("".join(parts))
 
@@ -291,10 +286,10 @@ def _header_keys(record: Record) -> str:
     return ",".join(key for key, _ in record.headers)
 
 
-def _control(record: Record) -> str:
+def _control(record: Record, names: Sequence[str] = _CONTROL_TYPES) -> str:
     try:
         kind = _CONTROL_KEY.unpack_from(record.key or b"")[1]
-        name = _CONTROL_TYPES[kind] if 0 <= kind < len(_CONTROL_TYPES) else "UNKNOWN"
+        name = names[kind] if 0 <= kind < len(names) else "UNKNOWN"
         if kind in (0, 1):
             return f" endTxnMarker: {name} coordinatorEpoch: {_END_MARKER.unpack_from(record.value or b'')[1]}"
     except struct.error as error:

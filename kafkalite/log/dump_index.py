@@ -30,16 +30,16 @@ _TXN_ENTRY = struct.Struct(">hqqqq")
 
 def read_offset_index(path: Path, base: int) -> list[tuple[int, int]]:
     """(offset, position) of every whole entry of a ``.index`` file."""
-    with mapped(path) as view:
-        whole = view[: len(view) // _OFFSET_ENTRY.size * _OFFSET_ENTRY.size]
-        return [(base + relative, position) for relative, position in _OFFSET_ENTRY.iter_unpack(whole)]
+    view = mapped(path)
+    whole = view[: len(view) // _OFFSET_ENTRY.size * _OFFSET_ENTRY.size]
+    return [(base + relative, position) for relative, position in _OFFSET_ENTRY.iter_unpack(whole)]
 
 
 def read_time_index(path: Path, base: int) -> list[tuple[int, int]]:
     """(timestamp, offset) of every whole entry of a ``.timeindex`` file."""
-    with mapped(path) as view:
-        whole = view[: len(view) // _TIME_ENTRY.size * _TIME_ENTRY.size]
-        return [(timestamp, base + relative) for timestamp, relative in _TIME_ENTRY.iter_unpack(whole)]
+    view = mapped(path)
+    whole = view[: len(view) // _TIME_ENTRY.size * _TIME_ENTRY.size]
+    return [(timestamp, base + relative) for timestamp, relative in _TIME_ENTRY.iter_unpack(whole)]
 
 
 def _check_length(path: Path, entry_size: int, kind: str) -> None:
@@ -52,7 +52,7 @@ def _check_length(path: Path, entry_size: int, kind: str) -> None:
 
 
 class IndexDumper:
-    """Prints what stands beside a segment. Methods raise ``CorruptRecordError`` and ``OSError`` where Kafka gives up."""
+    """Prints what stands beside a segment. Raises ``CorruptRecordError`` and ``OSError`` where Kafka gives up."""
 
     def __init__(self, options: DumpOptions, write: Write, write_error: Write, findings: Findings) -> None:
         self._options = options
@@ -64,65 +64,65 @@ class IndexDumper:
         """Print a ``.index`` file and compare it to its segment."""
         options = self._options
         base = base_offset_of(path)
-        with mapped(path.with_suffix(".log")) as log:
-            entries = read_offset_index(path, base)
-            if not entries:
-                self._write(f"{path} is empty.\n")
+        log = mapped(path.with_suffix(".log"))
+        entries = read_offset_index(path, base)
+        if not entries:
+            self._write(f"{path} is empty.\n")
+            return
+        if options.index_sanity_check:
+            last = entries[-1][0]
+            if last < base:
+                raise CorruptRecordError(
+                    f"Corrupt index found, index file ({path.absolute()}) has non-zero size but the last offset is "
+                    f"{last} which is less than the base offset {base}"
+                )
+            _check_length(path, _OFFSET_ENTRY.size, "Index")
+            self._write(f"{path} passed sanity check.\n")
+            return
+        for number, (offset, position) in enumerate(entries):
+            # A file that Kafka preallocated and did not get to trim ends in zeros.
+            if offset == base and number:
                 return
-            if options.index_sanity_check:
-                last = entries[-1][0]
-                if last < base:
-                    raise CorruptRecordError(
-                        f"Corrupt index found, index file ({path.absolute()}) has non-zero size but the last offset is "
-                        f"{last} which is less than the base offset {base}"
-                    )
-                _check_length(path, _OFFSET_ENTRY.size, "Index")
-                self._write(f"{path} passed sanity check.\n")
-                return
-            for number, (offset, position) in enumerate(entries):
-                # A file that Kafka preallocated and did not get to trim ends in zeros.
-                if offset == base and number:
-                    return
-                found = next(batches_of(log, path, position, position + options.max_message_size), None)
-                if position > len(log) or found is None:
-                    raise CorruptRecordError(f"{path}: no batch at position {position} of the segment")
-                if found[1].last_offset != offset:
-                    pairs = self._findings.index_mismatches.setdefault(str(path.absolute()), [])
-                    pairs.append((offset, found[1].last_offset))
-                if not options.verify_index_only:
-                    self._write(f"offset: {offset} position: {position}\n")
+            found = next(batches_of(log, path, position, position + options.max_message_size), None)
+            if position > len(log) or found is None:
+                raise CorruptRecordError(f"{path}: no batch at position {position} of the segment")
+            if found[1].last_offset != offset:
+                pairs = self._findings.index_mismatches.setdefault(str(path.absolute()), [])
+                pairs.append((offset, found[1].last_offset))
+            if not options.verify_index_only:
+                self._write(f"offset: {offset} position: {position}\n")
 
     def time_index(self, path: Path) -> None:
         """Print a ``.timeindex`` file and compare it to its segment, which is found through the offset index."""
         base = base_offset_of(path)
         log_path = path.with_suffix(".log")
-        with mapped(log_path) as log:
-            offsets = read_offset_index(path.with_suffix(".index"), base)
-            entries = read_time_index(path, base)
-            if self._options.index_sanity_check:
-                self._check_time_index(path, base, entries)
+        log = mapped(log_path)
+        offsets = read_offset_index(path.with_suffix(".index"), base)
+        entries = read_time_index(path, base)
+        if self._options.index_sanity_check:
+            self._check_time_index(path, base, entries)
+            return
+        name = str(path.absolute())
+        previous = -1
+        for number, (timestamp, offset) in enumerate(entries):
+            if offset == base and number:
                 return
-            name = str(path.absolute())
-            previous = -1
-            for number, (timestamp, offset) in enumerate(entries):
-                if offset == base and number:
-                    return
-                before = bisect_right(offsets, offset, key=lambda entry: entry[0]) - 1
-                start = offsets[before][1] if before >= 0 else 0
-                found = next((item for item in batches_of(log, log_path, start) if item[1].last_offset >= offset), None)
-                if found is None or found[1].last_offset != offset:
-                    pairs = self._findings.offsets_not_found.setdefault(name, [])
-                    pairs.append((offset, -1 if found is None else found[1].last_offset))
-                else:
-                    newest = max((record.timestamp for record, _ in records_at(log, found[1], found[0])), default=-1)
-                    newest = max(newest, -1)
-                    if newest != timestamp:
-                        self._findings.time_mismatches.setdefault(name, []).append((timestamp, newest))
-                    if previous >= timestamp:
-                        self._findings.time_out_of_order.setdefault(name, []).append((timestamp, previous))
-                if not self._options.verify_index_only:
-                    self._write(f"timestamp: {timestamp} offset: {offset}\n")
-                previous = timestamp
+            before = bisect_right(offsets, offset, key=lambda entry: entry[0]) - 1
+            start = offsets[before][1] if before >= 0 else 0
+            found = next((item for item in batches_of(log, log_path, start) if item[1].last_offset >= offset), None)
+            if found is None or found[1].last_offset != offset:
+                pairs = self._findings.offsets_not_found.setdefault(name, [])
+                pairs.append((offset, -1 if found is None else found[1].last_offset))
+            else:
+                newest = max((record.timestamp for record, _ in records_at(log, found[1], found[0])), default=-1)
+                newest = max(newest, -1)
+                if newest != timestamp:
+                    self._findings.time_mismatches.setdefault(name, []).append((timestamp, newest))
+                if previous >= timestamp:
+                    self._findings.time_out_of_order.setdefault(name, []).append((timestamp, previous))
+            if not self._options.verify_index_only:
+                self._write(f"timestamp: {timestamp} offset: {offset}\n")
+            previous = timestamp
 
     def _check_time_index(self, path: Path, base: int, entries: list[tuple[int, int]]) -> None:
         if entries:

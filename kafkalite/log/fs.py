@@ -9,22 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import threading
 from collections.abc import Callable
 
+from kafkalite.common.errors import ApiError, ErrorCode
+
 _RWF_NOWAIT: int = getattr(os, "RWF_NOWAIT", 0)
-_PAGE = 4096
+_LOCKED: set[str] = set()
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers after which a directory is full, not broken."""
 
 
-class LogDirFailure(Exception):  # noqa: N818
-    """Log directory ``log_dir`` can no longer be used."""
+class LogDirFailure(ApiError):  # noqa: N818
+    """Log directory ``log_dir`` can no longer be used; to clients it is KAFKA_STORAGE_ERROR."""
 
     def __init__(self, log_dir: str, why: BaseException | str) -> None:
-        super().__init__(f"log directory {log_dir} failed: {why}")
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {log_dir} failed: {why}")
         self.log_dir = log_dir
 
 
@@ -131,6 +134,28 @@ class FileSystem:
                 else:
                     self.remove(entry.path)
             os.rmdir(path)
+
+    def lock(self, path: str) -> int | None:
+        """Take the lock file at ``path``, as Java's file locks do; ``None`` where somebody has it."""
+        name = os.path.realpath(path)
+        # The operating system knows one owner a process; within the process we have to know ourselves.
+        if name in _LOCKED:
+            return None
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                return None
+            raise
+        _LOCKED.add(name)
+        return fd
+
+    def unlock(self, path: str, lock: int) -> None:
+        """Give a lock back."""
+        _LOCKED.discard(os.path.realpath(path))
+        os.close(lock)
 
     def sync_dir(self, path: str) -> None:
         """Make renames and new files of a folder durable."""

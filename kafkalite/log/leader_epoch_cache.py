@@ -9,9 +9,13 @@ crash of the machine recovery reads the epochs from the batches anew.
 from __future__ import annotations
 
 import bisect
+import logging
 
 from kafkalite.log.checkpoints import CheckpointError, decode_lines, encode_lines
 from kafkalite.log.files import LEADER_EPOCH_CHECKPOINT, Folder
+from kafkalite.log.fs import DISK_FULL
+
+log = logging.getLogger(__name__)
 
 
 class LeaderEpochCache:
@@ -118,5 +122,11 @@ class LeaderEpochCache:
     def write(self) -> None:
         """Replace the file."""
         data = encode_lines(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
-        self._folder.fs.write_file(self.path, data, sync=False)
         self.unsynced = True
+        try:
+            self._folder.fs.write_file(self.path, data, sync=False)
+        except OSError as error:
+            # What is in memory is right, and the batches have it too; the next change writes it again.
+            if error.errno not in DISK_FULL:
+                raise
+            log.warning("%s was not written: %s", self.path, error)

@@ -190,7 +190,7 @@ class Log(AppendingLog):
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Remove what retention no longer keeps; returns how many segments went."""
-        return self._guard(self._delete_old_segments, now_ms)
+        return self._guard_soft(self._delete_old_segments, now_ms)
 
     def _delete_old_segments(self, now_ms: int) -> int:
         segments = self.segments
@@ -289,7 +289,7 @@ class Log(AppendingLog):
                 f"{self.topic_partition} in {self.dir} belongs to topic id {self.topic_id}, not to {topic_id}",
             )
         path = f"{self.dir}/{PARTITION_METADATA}"
-        self._guard(self._services.fs.write_file, path, encode_partition_metadata(topic_id), False)
+        self._guard_soft(self._services.fs.write_file, path, encode_partition_metadata(topic_id), False)
         self.topic_id = topic_id
 
     def close(self) -> None:

@@ -5,20 +5,50 @@ Answers to: ``kafka.log.LogManager``. Deterministic.
 
 from __future__ import annotations
 
+import logging
+import random
+import resource
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kafkalite.common.clock import Clock
-from kafkalite.common.tasks import Executor
+from kafkalite.common.errors import ApiError, ErrorCode, StartupError
+from kafkalite.common.tasks import Executor, gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.config import LogConfig
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.background import CheckpointWriter, Deleter, Flusher, Periodic
+from kafkalite.log.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, encode_offsets
+from kafkalite.log.config import LogConfig, log_config
+from kafkalite.log.files import deleted_dir_name, dir_name
+from kafkalite.log.flushing import FlushWork
+from kafkalite.log.fs import FilePool, FileSystem, default_pool_limit
+from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
+from kafkalite.log.log_dir import LogDir
+from kafkalite.log.services import LogServices
+
+log = logging.getLogger(__name__)
+
+# Kafka waits this long after a start before it looks at retention and checkpoints.
+_INITIAL_DELAY = 30.0
+_DEFAULTS = {
+    "log.retention.check.interval.ms": 300_000,
+    "log.flush.scheduler.interval.ms": (1 << 63) - 1,
+    "log.flush.offset.checkpoint.interval.ms": 60_000,
+    "log.flush.start.offset.checkpoint.interval.ms": 60_000,
+    "producer.id.expiration.ms": 86_400_000,
+    "producer.id.expiration.check.interval.ms": 600_000,
+}
+_NEVER_MS = 1 << 50
 
 
 class LogManager:
-    """Creates, finds, recovers, checkpoints and deletes logs; outlives the failure of a directory."""
+    """Creates, finds, recovers, checkpoints and deletes logs; outlives the failure of a directory.
+
+    ``broker_values`` are the broker's parsed settings by key. ``on_dir_failure`` is called with a directory that has
+    just gone offline, after its logs have been taken out of ``logs``.
+    """
 
     def __init__(
         self,
@@ -29,15 +59,100 @@ class LogManager:
         executor: Executor,
         broker_id: int,
         cluster_id: str | None,
+        *,
+        rng: random.Random | None = None,
     ) -> None:
+        self.log_dirs: tuple[str, ...] = tuple(dict.fromkeys(path.rstrip("/") or "/" for path in log_dirs))
         self.logs: dict[TopicPartition, Log] = {}
         self.offline_dirs: set[str] = set()
-        self.on_dir_failure: Callable[[str], None] = lambda log_dir: None
+        self.on_dir_failure: Callable[[str], None] = _nobody
+        self._owner = (broker_id, cluster_id)
+        self._fs = fs
+        self._clock = clock
+        self._executor = executor
+        self._values = broker_values
+        self._default = log_config(broker_values, {})
+        self._topic_configs: dict[str, LogConfig] = {}
+        pool = FilePool(default_pool_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
+        self._services = LogServices(fs, clock, pool, rng, self._setting("producer.id.expiration.ms"))
+        self._services.failed = self._failed
+        self._flusher = Flusher(executor, self._failed)
+        self._services.flush_later = self._flusher.put
+        self._deleter = Deleter(fs, clock, executor)
+        self._services.delete_later = self._deleter.put
+        self._periodic = Periodic(clock)
+        self._dirs: dict[str, LogDir] = {}
+        self._writers: dict[str, CheckpointWriter] = {}
 
-    async def start(self) -> None:
-        raise NotImplementedError
+    def _setting(self, name: str) -> int:
+        value = self._values.get(name)
+        return int(_DEFAULTS[name] if value is None else value)
+
+    # -- start
+
+    async def start(self, topic_configs: Mapping[str, LogConfig] | None = None) -> None:
+        """Take the directories and load what is in them.
+
+        Raises :class:`StartupError` where a directory is another broker's or in use, or where none can be used.
+        """
+        self._topic_configs.update(topic_configs or {})
+        for path in self.log_dirs:
+            directory = LogDir(path, self._fs)
+            try:
+                directory.open(*self._owner)
+            except OSError as error:
+                log.error("log directory %s cannot be used: %s", path, error)
+                self.offline_dirs.add(path)
+                continue
+            except StartupError:
+                directory.close()
+                self._release_dirs()
+                raise
+            self._dirs[path] = directory
+            self._writers[path] = CheckpointWriter(path, self._fs, self._executor, self._failed)
+        await gather(self._load(directory) for directory in list(self._dirs.values()))
+        if not self._dirs:
+            raise StartupError(f"None of the log directories can be used: {', '.join(self.log_dirs)}; correct log.dirs")
+        self._schedule()
+
+    async def _load(self, directory: LogDir) -> None:
+        try:
+            found = await self._executor.run(directory.load, self.config_of, self._services)
+        except OSError as error:
+            log.error("log directory %s cannot be loaded: %s", directory.path, error)
+            self._take_offline(directory.path)
+            return
+        for loaded in found:
+            other = self.logs.get(loaded.topic_partition)
+            if other is not None:
+                self._release_dirs()
+                raise StartupError(
+                    f"{loaded.topic_partition} is in {other.dir} and in {loaded.dir}: remove one of them"
+                )
+            self.logs[loaded.topic_partition] = loaded
+
+    def _schedule(self) -> None:
+        every = self._periodic.every
+        retention = self._setting("log.retention.check.interval.ms") / 1000
+        every("retention", retention, self.clean_up, min(_INITIAL_DELAY, retention))
+        recovery = self._setting("log.flush.offset.checkpoint.interval.ms") / 1000
+        every("recovery point checkpoints", recovery or _INITIAL_DELAY, self.checkpoint_recovery_points)
+        starts = self._setting("log.flush.start.offset.checkpoint.interval.ms") / 1000
+        every("log start checkpoints", starts or _INITIAL_DELAY, self.checkpoint_log_starts)
+        expiry = self._setting("producer.id.expiration.check.interval.ms") / 1000
+        every("expiry of producers", expiry, self.expire_producers)
+        flush = self._setting("log.flush.scheduler.interval.ms")
+        if flush < _NEVER_MS:
+            every("flushing", flush / 1000, self.flush_due)
+
+    # -- logs
+
+    def config_of(self, topic: str) -> LogConfig:
+        """The settings of a topic's logs."""
+        return self._topic_configs.get(topic, self._default)
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
+        """The log of a partition, where this broker has one in a working directory."""
         return self.logs.get(topic_partition)
 
     def get_or_create(
@@ -47,25 +162,219 @@ class LogManager:
         is_new: bool = False,
         config: LogConfig | None = None,
     ) -> Log:
-        raise NotImplementedError
+        """The log of a partition, made in the directory with the fewest logs where there is none.
+
+        ``is_new`` says that the partition cannot have been here before. Raises ``ApiError(KAFKA_STORAGE_ERROR)`` where
+        a directory is offline that may hold it, or none is left, and INCONSISTENT_TOPIC_ID for a log of another topic.
+        """
+        if config is not None:
+            self._topic_configs[topic_partition.topic] = config
+        found = self.logs.get(topic_partition)
+        if found is None:
+            if self.offline_dirs and not is_new:
+                raise ApiError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"{topic_partition} may be in a log directory that is offline: {', '.join(self.offline_dirs)}",
+                )
+            found = self._create(topic_partition, config or self.config_of(topic_partition.topic))
+        if topic_id is not None:
+            found.set_topic_id(topic_id)
+        return found
+
+    def _create(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
+        if not self._dirs:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
+        log_dir = next(iter(self._dirs))
+        if len(self._dirs) > 1:
+            counts = Counter(existing.log_dir for existing in self.logs.values())
+            log_dir = min(self._dirs, key=lambda path: counts[path])
+        path = f"{log_dir}/{dir_name(topic_partition)}"
+        loader = LogLoader(topic_partition, path, log_dir, config, self._services)
+        try:
+            if self._fs.exists(path):
+                created = loader.load(False, 0, 0)
+            else:
+                self._fs.make_dir(path)
+                created = loader.create()
+        except OSError as error:
+            self._failed(log_dir, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} could not be made: {error}") from error
+        self.logs[topic_partition] = created
+        return created
 
     async def delete(self, topic_partition: TopicPartition) -> None:
-        raise NotImplementedError
+        """Take a log away: its folder is renamed at once and removed after ``file.delete.delay.ms``."""
+        gone = self.logs.pop(topic_partition, None)
+        if gone is None:
+            return
+        target = f"{gone.log_dir}/{deleted_dir_name(topic_partition, uuid.uuid4())}"
+        gone.mark_broken()
+        try:
+            self._fs.rename(gone.dir, target)
+        except OSError as error:
+            self._failed(gone.log_dir, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{gone.dir} could not be renamed: {error}") from error
+        gone.renamed(target)
+        self._deleter.put([target], gone.config.file_delete_delay_ms)
+        # A partition that is made anew under this name must not be taken to be on the disk already.
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
 
-    def handle_failure(self, log_dir: str) -> None:
-        raise NotImplementedError
-
-    def checkpoint_high_watermarks(self) -> None:
-        raise NotImplementedError
+    # -- settings
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
-        raise NotImplementedError
+        """Obey new settings of a topic."""
+        self._topic_configs[topic] = config
+        for topic_partition, existing in self.logs.items():
+            if topic_partition.topic == topic:
+                existing.update_config(config)
 
     def update_defaults(self, broker_values: Mapping[str, Any]) -> None:
-        raise NotImplementedError
+        """Obey new broker settings: logs without settings of their own take the new defaults."""
+        self._values = broker_values
+        old, self._default = self._default, log_config(broker_values, {})
+        for topic, config in list(self._topic_configs.items()):
+            if config == old:
+                self._topic_configs[topic] = self._default
+        for existing in self.logs.values():
+            if existing.config == old:
+                existing.update_config(self._default)
+        self._services.producer_expiration_ms = self._setting("producer.id.expiration.ms")
+
+    # -- failures
+
+    def _failed(self, log_dir: str, error: OSError) -> None:
+        """A log met an error that is not a full disk. Told later: the log is in the middle of something."""
+        if log_dir in self._dirs:
+            log.error("log directory %s failed: %s", log_dir, error)
+            self._clock.call_later(0, self.handle_failure, log_dir)
+
+    def handle_failure(self, log_dir: str) -> None:
+        """Take a directory and its logs offline and tell ``on_dir_failure``; once."""
+        if self._take_offline(log_dir):
+            self.on_dir_failure(log_dir)
+
+    def _take_offline(self, log_dir: str) -> bool:
+        directory = self._dirs.pop(log_dir, None)
+        if directory is None:
+            return False
+        self.offline_dirs.add(log_dir)
+        self._writers.pop(log_dir, None)
+        gone = [tp for tp, existing in self.logs.items() if existing.log_dir == log_dir]
+        for topic_partition in gone:
+            self.logs.pop(topic_partition).mark_broken()
+        directory.close()
+        log.error("log directory %s is offline, and with it %d partitions", log_dir, len(gone))
+        return True
+
+    # -- in the background
+
+    def clean_up(self) -> None:
+        """Apply retention to every log that deletes."""
+        now_ms = self._clock.time_ms()
+        for existing in list(self.logs.values()):
+            try:
+                existing.delete_old_segments(now_ms)
+            except ApiError as error:
+                log.warning("retention of %s failed: %s", existing.topic_partition, error)
+
+    def expire_producers(self) -> None:
+        """Forget producers that were silent for ``producer.id.expiration.ms``."""
+        now_ms = self._clock.time_ms()
+        for existing in self.logs.values():
+            existing.producer_state.expire(now_ms, self._services.producer_expiration_ms)
+
+    def flush_due(self) -> None:
+        """Flush logs whose ``flush.ms`` is over."""
+        for existing in self.logs.values():
+            if existing.unflushed and existing.flush_is_due:
+                self._flusher.put(existing)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write ``replication-offset-checkpoint`` in every directory."""
+        self._checkpoint(HIGH_WATERMARK, lambda existing: existing.high_watermark)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write ``recovery-point-offset-checkpoint`` in every directory."""
+        self._checkpoint(RECOVERY_POINT, lambda existing: existing.recovery_point)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write ``log-start-offset-checkpoint``: of logs that begin behind the first batch of their files."""
+        self._checkpoint(
+            LOG_START_OFFSET,
+            lambda existing: (
+                existing.log_start_offset if existing.log_start_offset > existing.segments[0].base_offset else None
+            ),
+        )
+
+    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
+        offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._writers}
+        for topic_partition, existing in self.logs.items():
+            offset = offset_of(existing)
+            if offset is not None and existing.log_dir in offsets:
+                offsets[existing.log_dir][topic_partition] = offset
+        for path, writer in self._writers.items():
+            writer.put(name, encode_offsets(offsets[path]))
 
     def dir_sizes(self) -> dict[str, int]:
-        raise NotImplementedError
+        """Bytes of the logs in each working directory."""
+        sizes = dict.fromkeys(self._dirs, 0)
+        for existing in self.logs.values():
+            if existing.log_dir in sizes:
+                sizes[existing.log_dir] += existing.size
+        return sizes
 
-    async def shutdown(self) -> None:
-        raise NotImplementedError
+    # -- the end
+
+    async def shutdown(self, broker_epoch: int = -1) -> None:
+        """Close every log, write the checkpoints and mark each directory as cleanly shut down."""
+        self._periodic.close()
+        self._deleter.close()
+        works: dict[str, list[tuple[Log, FlushWork]]] = {path: [] for path in self._dirs}
+        for existing in list(self.logs.values()):
+            try:
+                existing.close()
+                work = existing.prepare_flush()
+            except ApiError as error:
+                log.error("%s was not closed: %s", existing.topic_partition, error)
+                self._take_offline(existing.log_dir)
+                continue
+            if work is not None:
+                works[existing.log_dir].append((existing, work))
+        await gather(self._flush_all(path, works[path]) for path in list(self._dirs))
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_starts()
+        self.checkpoint_high_watermarks()
+        await gather([writer.drain() for writer in self._writers.values()])
+        for path, directory in list(self._dirs.items()):
+            try:
+                directory.mark_clean(broker_epoch)
+            except OSError as error:
+                log.error("%s could not be marked as cleanly shut down: %s", path, error)
+        for existing in self.logs.values():
+            existing.mark_broken()
+        self._release_dirs()
+
+    async def _flush_all(self, log_dir: str, works: list[tuple[Log, FlushWork]]) -> None:
+        def run() -> None:
+            for _, work in works:
+                work.run()
+
+        try:
+            await self._executor.run(run)
+        except OSError as error:
+            log.error("log directory %s failed: %s", log_dir, error)
+            self._take_offline(log_dir)
+            return
+        for existing, work in works:
+            existing.flushed(work)
+
+    def _release_dirs(self) -> None:
+        for directory in self._dirs.values():
+            directory.close()
+        self._dirs.clear()
+        self._writers.clear()
+
+
+def _nobody(_log_dir: str) -> None:
+    """Nobody asked to be told."""

@@ -33,7 +33,7 @@ class OffsetIndex(IndexFile):
         return self.base_offset + relative, position
 
     def append(self, offset: int, position: int) -> None:
-        """Note that the batch at ``position`` ends with ``offset``; an offset that is not above the last is passed over."""
+        """Note that the batch at ``position`` ends with ``offset``; one not above the last is passed over."""
         if self.last_offset == -2:
             self._load_last()
         if offset <= self.last_offset or self.is_full:

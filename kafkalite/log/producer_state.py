@@ -186,7 +186,7 @@ class ProducerStateManager:
     def take_snapshot(self, offset: int, sync: bool = False) -> None:
         """Write the state, which is that at ``offset``, unless there is a snapshot for it or a later one."""
         self.map_end_offset = offset
-        if self._snapshots and self._snapshots[-1] >= offset or not offset:
+        if not offset or (self._snapshots and self._snapshots[-1] >= offset):
             return
         self._folder.fs.write_file(
             self._folder.file(offset, SNAPSHOT_SUFFIX), encode_snapshot(self.entries.values()), sync

@@ -1,0 +1,139 @@
+"""One log directory: its lock, its owner, its checkpoints, the marker of a clean shutdown, and the logs in it.
+
+Answers to: the parts of ``kafka.log.LogManager`` that work on one directory, and
+``org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler``. Deterministic.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import StartupError
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.checkpoints import (
+    HIGH_WATERMARK,
+    LOG_START_OFFSET,
+    RECOVERY_POINT,
+    CheckpointError,
+    decode_offsets,
+)
+from kafkalite.log.config import LogConfig
+from kafkalite.log.files import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX, parse_dir_name
+from kafkalite.log.fs import FileSystem
+from kafkalite.log.loader import LogLoader
+from kafkalite.log.log import Log
+from kafkalite.log.meta_properties import (
+    BROKER_ID,
+    CLUSTER_ID,
+    META_PROPERTIES,
+    VERSION,
+    check_meta_properties,
+    encode_meta_properties,
+    read_meta_properties,
+)
+from kafkalite.log.services import LogServices
+
+log = logging.getLogger(__name__)
+
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+_PROGRESS_EVERY = 5.0
+
+
+class LogDir:
+    """A directory of partitions, held by one broker at a time."""
+
+    def __init__(self, path: str, fs: FileSystem) -> None:
+        self.path = path
+        self._fs = fs
+        self._lock: int | None = None
+
+    def open(self, broker_id: int, cluster_id: str | None) -> None:
+        """Make, lock and check the directory.
+
+        Raises :class:`StartupError` where another process has it or it belongs to another broker, ``OSError`` where it
+        cannot be used.
+        """
+        self._fs.make_dirs(self.path)
+        self._fs.list_dir(self.path)
+        self._lock = self._fs.lock(f"{self.path}/{LOCK_FILE}")
+        if self._lock is None:
+            raise StartupError(
+                f"Failed to acquire lock on file {LOCK_FILE} in {self.path}: another broker is using this directory; "
+                "stop it, or give this broker a directory of its own"
+            )
+        values = read_meta_properties(self._fs, self.path)
+        if values is not None:
+            check_meta_properties(values, self.path, broker_id, cluster_id)
+        wanted = dict(values or {}) | {VERSION: "0", BROKER_ID: str(broker_id)}
+        if cluster_id:
+            wanted[CLUSTER_ID] = cluster_id
+        if wanted != values:
+            data = encode_meta_properties(wanted, time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime()))
+            self._fs.write_file(f"{self.path}/{META_PROPERTIES}", data)
+
+    def close(self) -> None:
+        """Let another broker have the directory."""
+        if self._lock is not None:
+            self._fs.unlock(f"{self.path}/{LOCK_FILE}", self._lock)
+            self._lock = None
+
+    def mark_clean(self, broker_epoch: int = -1) -> None:
+        """Say that all logs were closed in order, so that the next start need not look at every batch."""
+        text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", text.encode())
+
+    def _take_clean_mark(self) -> bool:
+        """Whether the last shutdown was clean. The mark goes at once: a crash while loading is a crash."""
+        return self._fs.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+
+    def _offsets(self, name: str) -> dict[TopicPartition, int]:
+        path = f"{self.path}/{name}"
+        try:
+            return decode_offsets(self._fs.read_file(path))
+        except FileNotFoundError:
+            return {}
+        except CheckpointError as error:
+            # Without it more is recovered, or replicated again, than would have to be; nothing is lost.
+            log.warning("%s is of no use: %s", path, error)
+            return {}
+
+    def load(self, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
+        """Open every log in the directory. Blocks; raises ``OSError`` where the directory cannot be used."""
+        clean = self._take_clean_mark()
+        names = []
+        for name in sorted(self._fs.list_dir(self.path)):
+            path = f"{self.path}/{name}"
+            if not self._fs.is_dir(path):
+                continue
+            if name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX)):
+                log.info("removing %s", path)
+                self._fs.remove_tree(path)
+            elif name.endswith(STRAY_DIR_SUFFIX) or parse_dir_name(name) is None:
+                log.warning("%s is not the folder of a partition and is left alone", path)
+            else:
+                names.append(name)
+        recovery_points = self._offsets(RECOVERY_POINT)
+        starts = self._offsets(LOG_START_OFFSET)
+        high_watermarks = self._offsets(HIGH_WATERMARK)
+        if names:
+            how = "after a clean shutdown" if clean else "with recovery, since there was no clean shutdown"
+            log.info("loading %d logs from %s, %s", len(names), self.path, how)
+        logs = []
+        clock: Clock = services.clock
+        told = clock.monotonic()
+        for number, name in enumerate(names, 1):
+            tp = parse_dir_name(name)
+            assert tp is not None
+            loader = LogLoader(tp, f"{self.path}/{name}", self.path, config_of(tp.topic), services)
+            loaded = loader.load(clean, recovery_points.get(tp, 0), starts.get(tp, 0))
+            loaded.update_high_watermark(high_watermarks.get(tp, 0))
+            logs.append(loaded)
+            if clock.monotonic() - told >= _PROGRESS_EVERY:
+                told = clock.monotonic()
+                log.info("loaded %d of %d logs from %s", number, len(names), self.path)
+        return logs

@@ -27,7 +27,7 @@ _IN_PROGRESS = {0, 11, 36, 115}
 SCRATCH = 1 << 14
 
 
-class DisconnectedError(Exception):
+class ConnectionLost(Exception):  # noqa: N818
     """The connection is not there or went away; whether the request was carried out is unknown."""
 
 
@@ -74,11 +74,12 @@ class BrokerConnection:
         return self._state == "open"
 
     async def connect(self, timeout: float = 10.0) -> None:
-        """Open it. Raises :class:`DisconnectedError`, after ``timeout`` seconds at the latest."""
+        """Open it. Raises :class:`ConnectionLost`, after ``timeout`` seconds at the latest."""
         if self._state != "new":
-            raise DisconnectedError(f"the connection to {self} was opened before")
+            raise ConnectionLost(f"the connection to {self} was opened before")
         self._state = "connecting"
-        self._connecting = connecting = Future()
+        connecting: Future[None] = Future()
+        self._connecting = connecting
         timer = self._reactor.callLater(timeout, self._lose, f"no connection within {timeout:g} s")
         resolved = self._reactor.resolve(self.host)
         resolved.addCallbacks(self._resolved, lambda failure: self._lose(f"unknown host: {failure.value}"))
@@ -111,12 +112,12 @@ class BrokerConnection:
     ) -> Awaitable[memoryview]:
         """Send a request; the response's body, writable, in memory of its own.
 
-        Fails with :class:`DisconnectedError`, also after ``timeout`` seconds without an answer, which closes the
+        Fails with :class:`ConnectionLost`, also after ``timeout`` seconds without an answer, which closes the
         connection.
         """
         future: Future[memoryview] = Future()
         if self._state != "open":
-            future.errback(DisconnectedError(f"not connected to {self}"))
+            future.errback(ConnectionLost(f"not connected to {self}"))
             return future
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         parts: list[Part] = [body] if isinstance(body, bytes) else body
@@ -134,7 +135,7 @@ class BrokerConnection:
         return future
 
     def close(self) -> None:
-        """Close; what is under way fails with :class:`DisconnectedError`."""
+        """Close; what is under way fails with :class:`ConnectionLost`."""
         self._lose("closed")
 
     def __str__(self) -> str:
@@ -249,7 +250,7 @@ class BrokerConnection:
         self._output.clear()
         self._parser = FrameParser(0)
         self._scratch = bytearray(0)
-        error = DisconnectedError(f"{self}: {why}")
+        error = ConnectionLost(f"{self}: {why}")
         connecting, self._connecting = self._connecting, None
         if connecting is not None:
             connecting.errback(error)

@@ -20,7 +20,7 @@ from kafkalite.cluster.control import ControlRequest, ControlResponse
 from kafkalite.cluster.model import Endpoint
 from kafkalite.common.errors import ErrorCode, StartupError
 from kafkalite.common.tasks import Future, Lane
-from kafkalite.network.client import DisconnectedError
+from kafkalite.network.client import ConnectionLost
 from kafkalite.network.control_codec import MAX_FRAME, decode, encode
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import FrameParser
@@ -55,9 +55,9 @@ class ControlConnection(Protocol):
             log.warning("control plane: closing the connection of %s: %s", self.peer, error)
             cast(Any, self.transport).abortConnection()
 
-    def connectionLost(self, reason: Failure = Failure(net_error.ConnectionDone())) -> None:  # noqa: B008, N802
+    def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
         """It is over."""
-        self._on_lost(str(reason.value))
+        self._on_lost(str(getattr(reason, "value", "closed")))
 
     def send(self, correlation_id: int, message: Message) -> None:
         """Write a message."""
@@ -91,7 +91,7 @@ class ControlServer:
         class Accepting(Factory):
             noisy = False
 
-            def buildProtocol(self, addr: Any) -> ControlConnection:  # noqa: N802
+            def buildProtocol(self, _: Any) -> ControlConnection:  # noqa: N802
                 return server.accept()
 
         try:
@@ -211,7 +211,7 @@ class ControlChannel:
             if entry.timer.active():
                 entry.timer.cancel()
         for entry in waiting.values():
-            entry.future.errback(DisconnectedError(f"control plane of {self.name}: {why}"))
+            entry.future.errback(ConnectionLost(f"control plane of {self.name}: {why}"))
 
 
 class _Connecting(ClientFactory):
@@ -220,7 +220,7 @@ class _Connecting(ClientFactory):
     def __init__(self, channel: ControlChannel) -> None:
         self._channel = channel
 
-    def buildProtocol(self, addr: Any) -> ControlConnection:  # noqa: N802
+    def buildProtocol(self, _: Any) -> ControlConnection:  # noqa: N802
         connection = self._channel.build()
         made = connection.connectionMade
 
@@ -231,7 +231,7 @@ class _Connecting(ClientFactory):
         connection.connectionMade = connection_made  # type: ignore[method-assign]
         return connection
 
-    def clientConnectionFailed(self, connector: Any, reason: Failure) -> None:  # noqa: N802
+    def clientConnectionFailed(self, _: Any, reason: Failure) -> None:  # noqa: N802
         self._channel.lose(str(reason.value))
 
 
@@ -246,7 +246,7 @@ class ControlClient:
     def send(self, endpoint: Endpoint, request: ControlRequest, timeout: float = 30.0) -> Awaitable[ControlResponse]:
         """Send; requests to one endpoint are handled in the order of the calls.
 
-        Fails with :class:`kafkalite.network.client.DisconnectedError`, also after ``timeout`` seconds without an
+        Fails with :class:`kafkalite.network.client.ConnectionLost`, also after ``timeout`` seconds without an
         answer: then the connection is closed, so that nothing sent later can overtake what may still be handled.
         """
         key = (endpoint.host, endpoint.port)

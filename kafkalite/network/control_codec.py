@@ -1,6 +1,6 @@
 """The values of the control plane as msgpack.
 
-Answers to: the generated ``LeaderAndIsr``, ``UpdateMetadata``, ``StopReplica`` and ``ControlledShutdown`` messages. Pure.
+Answers to: the generated ``LeaderAndIsr``, ``UpdateMetadata``, ``StopReplica``, ``ControlledShutdown`` messages. Pure.
 
 Partition states are grouped by topic, so that a name and an id are said once, and are plain arrays: a thousand
 of them take some 30 KB. A frame is ``[correlation id, kind, fields]``.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
-import msgpack
+import msgpack  # type: ignore[import-untyped]
 
 from kafkalite.cluster.control import (
     ControlledShutdown,

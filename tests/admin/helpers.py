@@ -1,0 +1,91 @@
+"""A cluster as administration sees it: ZooKeeper in memory, metadata by hand."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+
+from kafkalite.admin.configs import ConfigAdmin
+from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.admin.topics import TopicAdmin
+from kafkalite.broker.config_keys import BROKER_CONFIGS
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.common.tasks import deferred
+from kafkalite.testing.clock import ManualClock
+from kafkalite.testing.zookeeper import MemoryZooKeeper
+from kafkalite.zk.stores.admin import AdminStore
+from kafkalite.zk.stores.config import ConfigStore
+from kafkalite.zk.stores.paths import ensure_paths
+from kafkalite.zk.stores.topics import TopicStore
+
+T = TypeVar("T")
+
+
+def result(work: Awaitable[T]) -> T:
+    """The outcome of work that ends without waiting."""
+    outcomes: list[Any] = []
+    failures: list[Any] = []
+    deferred(work).addCallbacks(outcomes.append, failures.append)
+    if failures:
+        failures[0].raiseException()
+    assert outcomes, "the work still waits"
+    value: T = outcomes[0]
+    return value
+
+
+def pending(work: Awaitable[Any]) -> list[Any]:
+    """Start ``work``; the list gets its outcome when it ends."""
+    outcomes: list[Any] = []
+    deferred(work).addBoth(outcomes.append)
+    return outcomes
+
+
+class AdminCluster:
+    """Three brokers and no topics."""
+
+    def __init__(self, static: dict[str, str] | None = None, brokers: int = 3) -> None:
+        self.clock = ManualClock()
+        self.zookeeper = MemoryZooKeeper()
+        client = self.zookeeper.client()
+        result(ensure_paths(client))
+        self.metadata = MetadataCache()
+        self.metadata.update_brokers(
+            {
+                number: Broker(number, (Endpoint("PLAINTEXT", "PLAINTEXT", f"host{number}", 9092),), epoch=number)
+                for number in range(1, brokers + 1)
+            }
+        )
+        self.config = DynamicConfig(BROKER_CONFIGS, {"zookeeper.connect": "zk", **(static or {})})
+        self.topic_store = TopicStore(client)
+        self.config_store = ConfigStore(client, self.clock.time_ms)
+        self.wishes = AdminStore(client)
+        self.topics = TopicAdmin(
+            self.topic_store, self.wishes, self.metadata, self.config, self.clock, random.Random(1)
+        )
+        self.configs = ConfigAdmin(1, self.config_store, self.metadata, self.config)
+
+    def lead(self, topic: str) -> None:
+        """What the controller does for a topic in ZooKeeper: every partition gets its first replica as leader."""
+        found = result(self.topic_store.assignment(topic))
+        assert found is not None
+        self.add(topic, found[0].topic_id, dict(found[0].partitions))
+
+    def add(self, topic: str, topic_id: uuid.UUID | None, partitions: dict[int, PartitionAssignment]) -> None:
+        self.metadata.apply(
+            PartitionState(
+                topic,
+                index,
+                topic_id or uuid.UUID(int=7),
+                assignment.replicas[0],
+                0,
+                assignment.replicas,
+                1,
+                0,
+                assignment=assignment,
+            )
+            for index, assignment in partitions.items()
+        )
+        self.topics.metadata_changed([topic])

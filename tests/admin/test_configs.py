@@ -1,0 +1,114 @@
+"""Configurations described and altered."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.admin.configs import AlterOp, ConfigEntry, ResourceType
+from kafkalite.admin.dynamic import ConfigSource
+from kafkalite.cluster.model import PartitionAssignment
+from kafkalite.common.errors import ApiError, ErrorCode
+
+from .helpers import AdminCluster, result
+
+TOPIC, BROKER = ResourceType.TOPIC, ResourceType.BROKER
+
+
+def cluster_with_topic(static: dict[str, str] | None = None) -> AdminCluster:
+    cluster = AdminCluster(static)
+    cluster.add("t", None, {0: PartitionAssignment((1,))})
+    return cluster
+
+
+def entry(cluster: AdminCluster, kind: int, name: str, key: str) -> ConfigEntry:
+    (found,) = result(cluster.configs.describe(kind, name, [key]))
+    return found
+
+
+def test_a_topics_value_comes_from_its_override_the_broker_or_the_default() -> None:
+    cluster = cluster_with_topic({"log.retention.hours": "2"})
+    found = entry(cluster, TOPIC, "t", "retention.ms")
+    assert (found.value, found.source) == ("7200000", ConfigSource.STATIC_BROKER_CONFIG)
+    assert [(s.name, s.value, s.source) for s in found.synonyms] == [
+        ("log.retention.hours", "2", ConfigSource.STATIC_BROKER_CONFIG),
+        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
+    ]
+    result(cluster.configs.replace(TOPIC, "t", {"retention.ms": "5"}))
+    found = entry(cluster, TOPIC, "t", "retention.ms")
+    assert (found.value, found.source) == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
+    cluster.config.update_default({"message.max.bytes": "1000"})
+    found = entry(cluster, TOPIC, "t", "max.message.bytes")
+    assert (found.value, found.source) == ("1000", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert found.type == 3
+    assert not found.read_only
+
+
+def test_a_broker_shows_everything_and_hides_secrets() -> None:
+    cluster = AdminCluster({"zookeeper.auth.digest": "me:secret", "broker.rack": "r1"})
+    entries = {found.name: found for found in result(cluster.configs.describe(BROKER, "1", None))}
+    assert entries["broker.rack"].value == "r1"
+    assert entries["broker.rack"].read_only
+    assert not entries["message.max.bytes"].read_only
+    assert entries["zookeeper.auth.digest"].sensitive
+    assert "secret" not in repr(entries["zookeeper.auth.digest"])
+    assert len(entries) == len(cluster.config.definition.keys)
+
+
+def test_the_default_of_all_brokers_shows_only_what_was_set() -> None:
+    cluster = AdminCluster()
+    assert result(cluster.configs.describe(BROKER, "", None)) == []
+    cluster.config.update_default({"message.max.bytes": "1000"})
+    (found,) = result(cluster.configs.describe(BROKER, "", None))
+    assert (found.name, found.value) == ("message.max.bytes", "1000")
+
+
+def test_single_changes_of_a_topic() -> None:
+    cluster = cluster_with_topic()
+    result(cluster.configs.alter(TOPIC, "t", [AlterOp("cleanup.policy", 2, "compact")]))
+    assert result(cluster.config_store.topic("t")) == {"cleanup.policy": "delete,compact"}
+    result(cluster.configs.alter(TOPIC, "t", [AlterOp("cleanup.policy", 3, "delete"), AlterOp("flush.ms", 0, "9")]))
+    assert result(cluster.config_store.topic("t")) == {"cleanup.policy": "compact", "flush.ms": "9"}
+    result(cluster.configs.alter(TOPIC, "t", [AlterOp("cleanup.policy", 1, None)]))
+    assert result(cluster.config_store.topic("t")) == {"flush.ms": "9"}
+
+
+def test_changes_of_brokers() -> None:
+    cluster = AdminCluster()
+    result(cluster.configs.alter(BROKER, "1", [AlterOp("message.max.bytes", 0, "10")]))
+    result(cluster.configs.alter(BROKER, "", [AlterOp("message.max.bytes", 0, "20")]))
+    assert result(cluster.config_store.broker(1)) == {"message.max.bytes": "10"}
+    assert result(cluster.config_store.broker("<default>")) == {"message.max.bytes": "20"}
+
+
+def test_only_checking_writes_nothing() -> None:
+    cluster = cluster_with_topic()
+    result(cluster.configs.replace(TOPIC, "t", {"flush.ms": "9"}, validate_only=True))
+    result(cluster.configs.alter(BROKER, "", [AlterOp("message.max.bytes", 0, "20")], validate_only=True))
+    assert result(cluster.config_store.topic("t")) == {}
+    assert result(cluster.config_store.broker("<default>")) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "texts", "code"),
+    [
+        (TOPIC, "none", {"flush.ms": "9"}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a/b", {"flush.ms": "9"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "t", {"nonsense": "9"}, ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", {"flush.ms": "x"}, ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", {"flush.ms": None}, ErrorCode.INVALID_REQUEST),
+        (BROKER, "2", {"message.max.bytes": "9"}, ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", {"message.max.bytes": "9"}, ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", {"broker.rack": "r"}, ErrorCode.INVALID_REQUEST),
+        (BROKER, "1", {"message.max.bytes": "-1"}, ErrorCode.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "1", {"a": "INFO"}, ErrorCode.INVALID_REQUEST),
+        (99, "1", {"a": "INFO"}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_refusals(kind: int, name: str, texts: dict[str, str | None], code: ErrorCode) -> None:
+    cluster = cluster_with_topic()
+    with pytest.raises(ApiError) as caught:
+        result(cluster.configs.replace(kind, name, texts))
+    assert caught.value.code is code
+    with pytest.raises(ApiError) as caught:
+        result(cluster.configs.alter(kind, name, [AlterOp(key, 0, value) for key, value in texts.items()]))
+    assert caught.value.code is code

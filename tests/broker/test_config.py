@@ -1,0 +1,157 @@
+"""server.properties: syntax, defaults, listeners, refusals."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from kafkalite.broker.config import BROKER_CONFIGS, BrokerConfig
+from kafkalite.broker.config_keys import is_known_elsewhere
+from kafkalite.broker.properties import parse_properties
+from kafkalite.cluster.model import CONTROL_PLANE_LISTENER
+from kafkalite.common.errors import ConfigError
+
+
+def parse(**texts: str) -> BrokerConfig:
+    named = {name.replace("_", "."): text for name, text in texts.items()}
+    return BrokerConfig.parse({"zookeeper.connect": "localhost:2181", **named})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a=1\nb = 2\n c:3\nd 4", {"a": "1", "b": "2", "c": "3", "d": "4"}),
+        ("# no\n! no\n\n  # no\na=1", {"a": "1"}),
+        ("a=1\\\n   ,2\\\n,3\nb=4", {"a": "1,2,3", "b": "4"}),
+        ("a=x\\\\\nb=2", {"a": "x\\", "b": "2"}),
+        ("a=\\u0041\\t\\:b", {"a": "A\t:b"}),
+        ("a\\=b=c=d", {"a=b": "c=d"}),
+        ("a", {"a": ""}),
+        ("a=1\r\nb=2\ra=3", {"a": "3", "b": "2"}),
+        ("a=value  ", {"a": "value  "}),
+        ("a=1\\", {"a": "1"}),
+    ],
+)
+def test_properties_are_read_as_java_reads_them(text: str, expected: dict[str, str]) -> None:
+    assert parse_properties(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "default"),
+    [
+        ("zookeeper.session.timeout.ms", 18000),
+        ("message.max.bytes", 1048588),
+        ("num.partitions", 1),
+        ("auto.create.topics.enable", True),
+        ("fetch.max.bytes", 57671680),
+        ("replica.lag.time.max.ms", 30000),
+        ("log.retention.hours", 168),
+        ("log.cleanup.policy", ("delete",)),
+        ("listeners", "PLAINTEXT://:9092"),
+        ("broker.id", -1),
+        ("producer.id.expiration.ms", 86400000),
+    ],
+)
+def test_defaults_are_kafkas(name: str, default: object) -> None:
+    assert BROKER_CONFIGS[name].default == default
+
+
+def test_a_file_with_overrides_on_top(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("broker.id=3\nzookeeper.connect=zk:2181/chroot\nlog.dirs=/a, /b\nbroker.rack=r1\n")
+    config = BrokerConfig.load(file, ["broker.id=4", "num.partitions = 6"])
+    assert config.broker_id == 4
+    assert config.rack == "r1"
+    assert config.log_dirs == ("/a", "/b")
+    assert config.values["num.partitions"] == 6
+    assert config.values["zookeeper.connect"] == "zk:2181/chroot"
+    assert config.zookeeper_connection_timeout_ms == 18000
+
+
+def test_a_control_plane_listener_is_added_beside_the_first() -> None:
+    config = parse(listeners="PLAINTEXT://127.0.0.1:9092", advertised_listeners="PLAINTEXT://broker.example:19092")
+    assert [(e.listener, e.host, e.port) for e in config.listeners] == [
+        ("PLAINTEXT", "127.0.0.1", 9092),
+        (CONTROL_PLANE_LISTENER, "127.0.0.1", 0),
+    ]
+    endpoints = config.advertised_endpoints({"PLAINTEXT": 9092, CONTROL_PLANE_LISTENER: 40000})
+    assert [(e.listener, e.security_protocol, e.host, e.port) for e in endpoints] == [
+        ("PLAINTEXT", "PLAINTEXT", "broker.example", 19092),
+        (CONTROL_PLANE_LISTENER, "PLAINTEXT", "127.0.0.1", 40000),
+    ]
+    assert config.inter_broker_listener == "PLAINTEXT"
+
+
+def test_a_control_plane_listener_may_be_configured() -> None:
+    config = parse(
+        listeners="INTERNAL://127.0.0.1:0,EXTERNAL://127.0.0.1:0,CONTROLPLANE://127.0.0.1:9090",
+        listener_security_protocol_map="INTERNAL:PLAINTEXT,EXTERNAL:PLAINTEXT,CONTROLPLANE:PLAINTEXT",
+        control_plane_listener_name="CONTROLPLANE",
+        inter_broker_listener_name="INTERNAL",
+    )
+    assert config.control_plane_endpoint.port == 9090
+    assert config.inter_broker_listener == "INTERNAL"
+    ports = {"INTERNAL": 1, "EXTERNAL": 2, CONTROL_PLANE_LISTENER: 9090}
+    assert [e.port for e in config.advertised_endpoints(ports)] == [1, 2, 9090]
+
+
+@pytest.mark.parametrize(
+    ("texts", "named"),
+    [
+        ({"zookeeper.connect": ""}, "zookeeper.connect"),
+        ({"broker.id": "x"}, "broker.id"),
+        ({"broker.id": "1001"}, "reserved.broker.max.id"),
+        ({"broker.id.generation.enable": "false"}, "broker.id"),
+        ({"num.partitions": "0"}, "num.partitions"),
+        ({"listeners": "PLAINTEXT:9092"}, "listeners"),
+        ({"listeners": "PLAINTEXT://h:70000"}, "listeners"),
+        ({"listeners": "FOO://h:9092"}, "listener.security.protocol.map"),
+        ({"listeners": "PLAINTEXT://h:1,PLAINTEXT://h:2"}, "each listener name once"),
+        ({"listeners": "SSL://h:1"}, "SSL is not served"),
+        ({"listeners": "CONTROLPLANE://h:1"}, "besides CONTROLPLANE"),
+        ({"advertised.listeners": "PLAINTEXT://0.0.0.0:9092"}, "advertised.listeners"),
+        ({"control.plane.listener.name": "OTHER"}, "allowed is CONTROLPLANE"),
+        ({"control.plane.listener.name": "CONTROLPLANE"}, "control.plane.listener.name"),
+        ({"inter.broker.listener.name": "INTERNAL"}, "inter.broker.listener.name"),
+        ({"compression.type": "brotli"}, "one of uncompressed, zstd"),
+        ({"log.dirs": "/a,/a"}, "log.dirs"),
+        ({"compression.gzip.level": "0"}, "1 to 9, or -1"),
+    ],
+)
+def test_wrong_values_are_refused_with_what_is_allowed(texts: dict[str, str], named: str) -> None:
+    with pytest.raises(ConfigError, match=named) as caught:
+        BrokerConfig.parse({"zookeeper.connect": "localhost:2181", **texts})
+    assert "allowed " in str(caught.value)
+
+
+def test_a_wrong_override_and_a_missing_file_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="name=value"):
+        BrokerConfig.load(None, ["broker.id"])
+    with pytest.raises(ConfigError, match="No such file"):
+        BrokerConfig.load(tmp_path / "none", [])
+
+
+def test_unknown_names_are_warned_of_and_kafkas_others_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        parse(num_partitionz="3", offsets_topic_replication_factor="3", ssl_keystore_location="x")
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert warnings == ["Unknown configuration num.partitionz; it has no effect"]
+    assert any("offsets.topic.replication.factor" in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["group.initial.rebalance.delay.ms", "transaction.state.log.min.isr", "sasl.enabled.mechanisms", "super.users"],
+)
+def test_kafkas_other_keys_are_known(name: str) -> None:
+    assert is_known_elsewhere(name)
+
+
+def test_every_key_has_a_meaning_and_a_default_that_it_allows() -> None:
+    for key in BROKER_CONFIGS.keys.values():
+        assert key.doc.endswith("."), key.name
+        rendered = key.render(key.default)
+        if rendered is not None:
+            assert key.parse(rendered) == key.default, key.name

@@ -208,18 +208,16 @@ class Fetcher:
             fetch.offset = replica_log.log_end_offset
             self.session.put(partition.topic_partition, fetch)
         fetch.attempts = 0
-        # The leader may have deleted records: its log start is ours, but never beyond what we have.
-        if answer.log_start_offset > replica_log.log_start_offset:
-            if answer.log_start_offset > replica_log.log_end_offset:
-                self._start_at(fetch, answer.log_start_offset)
-            else:
-                replica_log.increment_log_start_offset(answer.log_start_offset)
-                self.session.put(partition.topic_partition, fetch)
         high_watermark = min(answer.high_watermark, replica_log.log_end_offset)
         if high_watermark > replica_log.high_watermark:
             replica_log.update_high_watermark(high_watermark)
             if partition.watches:
                 effects.high_watermark(partition)
+        # The leader may have deleted records: its log start is ours, but never beyond what we have.
+        log_start = min(answer.log_start_offset, replica_log.high_watermark)
+        if log_start > replica_log.log_start_offset:
+            replica_log.increment_log_start_offset(log_start)
+            self.session.put(partition.topic_partition, fetch)
 
     def _truncate(self, fetch: PartitionFetch, epoch: int, end_offset: int) -> None:
         """The leader's newest epoch not above ours is ``epoch`` and ends at ``end_offset`` (KIP-101, KIP-279, KIP-595).
@@ -237,10 +235,7 @@ class Fetcher:
             to = own_end
         to = max(min(to, replica_log.log_end_offset), 0)
         log.info("%s: truncating from %d to %d", fetch.partition.topic_partition, replica_log.log_end_offset, to)
-        if to < replica_log.log_start_offset:
-            replica_log.truncate_fully_and_start_at(to)
-        else:
-            replica_log.truncate_to(to)
+        replica_log.truncate_to(to)
         fetch.offset = replica_log.log_end_offset
         self.session.put(fetch.partition.topic_partition, fetch)
 

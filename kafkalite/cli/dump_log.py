@@ -6,6 +6,7 @@ Answers to: ``bin/kafka-dump-log.sh``, ``kafka.tools.DumpLogSegments`` (3.9). Re
 from __future__ import annotations
 
 import argparse
+import io
 import struct
 import sys
 from pathlib import Path
@@ -88,7 +89,9 @@ def run(args: argparse.Namespace) -> int:
         classic=args.format == "classic",
     )
     # Payloads are whatever producers sent; the terminal's encoding must not stop the output.
-    out = open(sys.stdout.fileno(), "w", encoding="utf-8", errors="replace", closefd=False) if _has_fd() else sys.stdout
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    out = sys.stdout
     findings = Findings()
     log = LogDumper(options, out.write, findings)
     index = IndexDumper(options, out.write, sys.stderr.write, findings)
@@ -118,10 +121,3 @@ def run(args: argparse.Namespace) -> int:
     out.flush()
     findings.write(sys.stderr.write, classic=options.classic)
     return 0
-
-
-def _has_fd() -> bool:
-    try:
-        return sys.stdout.fileno() >= 0
-    except (OSError, ValueError):
-        return False

@@ -32,6 +32,7 @@ MAX_BYTES = 2147483647
 _UNFOLDED = 1 << 30
 _OFFSET_AND_SIZE = struct.Struct(">qi")
 _SMALLEST_SIZE = 14
+_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _CONTROL_KEY = struct.Struct(">hh")
 _END_MARKER = struct.Struct(">hi")
 _CONTROL_TYPES = (
@@ -49,7 +50,9 @@ Write = Callable[[str], object]
 
 
 def decode_string(data: bytes) -> str:
-    """Text as UTF-8, what is none of it replaced."""
+    """Text as UTF-8, what is none of it replaced; an encoded surrogate as a whole, as Java does."""
+    if b"\xed" in data:
+        data = _SURROGATE.sub(b"\xff", data)
     return data.decode("utf-8", "replace")
 
 

@@ -67,10 +67,13 @@ class ThreadExecutor:
         """Make ``call(*args)`` in a thread; the outcome comes back on the reactor."""
         if not self._pool.started and not self._closed:
             self._pool.start()
+            # Threads that nobody ends keep the process alive.
+            self._reactor.addSystemEventTrigger("after", "shutdown", self.close)
         return cast("Awaitable[T]", deferToThreadPool(self._reactor, self._pool, call, *args))
 
     def close(self) -> None:
         """Wait for the work under way and end the threads."""
-        self._closed = True
-        if self._pool.started:
-            self._pool.stop()
+        if not self._closed:
+            self._closed = True
+            if self._pool.started:
+                self._pool.stop()

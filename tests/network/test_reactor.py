@@ -1,0 +1,62 @@
+"""Twisted's time and threads behind the ports."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import Any
+
+from twisted.internet.task import Clock
+
+from kafkalite.common.tasks import deferred
+from kafkalite.network.reactor import ReactorClock, ThreadExecutor
+
+
+def test_calls_are_made_in_time_and_may_be_cancelled_at_any_time() -> None:
+    reactor = Clock()
+    clock = ReactorClock(reactor)
+    calls: list[str] = []
+    kept = clock.call_later(1.0, calls.append, "kept")
+    cancelled = clock.call_later(1.0, calls.append, "cancelled")
+    clock.call_later(-5.0, calls.append, "at once")
+    cancelled.cancel()
+    cancelled.cancel()
+    reactor.advance(0)
+    reactor.advance(1.5)
+    assert calls == ["at once", "kept"]
+    kept.cancel()
+
+
+def test_time_goes_on() -> None:
+    clock = ReactorClock(Clock())
+    assert clock.monotonic() <= clock.monotonic()
+    assert clock.time_ms() > 1_700_000_000_000
+
+
+class ThreadReactor:
+    """Takes calls from threads and makes them when told."""
+
+    def __init__(self) -> None:
+        self.calls: queue.Queue[Callable[[], Any]] = queue.Queue()
+
+    def callFromThread(self, call: Callable[..., Any], *args: Any) -> None:  # noqa: N802
+        self.calls.put(lambda: call(*args))
+
+    def addSystemEventTrigger(self, *_: Any) -> None:  # noqa: N802
+        pass
+
+
+def test_work_is_done_in_a_thread_and_its_outcome_comes_back() -> None:
+    reactor = ThreadReactor()
+    executor = ThreadExecutor(reactor, 2)
+    try:
+        good = deferred(executor.run(lambda a, b: a + b, 1, 2))
+        reactor.calls.get(timeout=10)()
+        assert good.result == 3
+        bad = deferred(executor.run(int, "x"))
+        errors: list[str] = []
+        bad.addErrback(lambda failure: errors.append(failure.type.__name__))
+        reactor.calls.get(timeout=10)()
+        assert errors == ["ValueError"]
+    finally:
+        executor.close()

@@ -92,7 +92,7 @@ class Fetcher:
         """Send a request now where none is under way, or where the one that is does not know of a change."""
         if self._closed or self._retry is not None or not self._partitions:
             return
-        if self._outstanding == 0 or (self._outstanding == 1 and self.session.has_changes):
+        if self._outstanding == 0 or (self._outstanding == 1 and self.session.can_interrupt):
             self._send()
 
     # Requests

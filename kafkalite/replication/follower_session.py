@@ -49,6 +49,7 @@ class FollowerSession:
         self.topics: dict[uuid.UUID, str] = {}
         self._id = 0
         self._epoch = 0
+        self._refused = False
         self._changed: dict[TopicPartition, PartitionFetch] = {}
         self._forgotten: dict[TopicPartition, PartitionFetch] = {}
         self._in_session: dict[TopicPartition, PartitionFetch] = {}
@@ -78,9 +79,9 @@ class FollowerSession:
         self._forgotten.clear()
 
     @property
-    def has_changes(self) -> bool:
-        """Whether the next request would tell the leader something."""
-        return bool(self._changed or self._forgotten)
+    def can_interrupt(self) -> bool:
+        """Whether the next request would tell the leader something, within a session that both know."""
+        return self._id != 0 and bool(self._changed or self._forgotten)
 
     def build(self) -> tuple[FetchRequest, int]:
         """The next request and its version."""
@@ -106,7 +107,8 @@ class FollowerSession:
         request = FetchRequest(
             config.broker_id,
             self.broker_epoch,
-            config.replica_fetch_wait_max_ms,
+            # The request that opens a session is answered at once, so that there is one to interrupt.
+            config.replica_fetch_wait_max_ms if self._id or self._refused else 0,
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
             0,
@@ -136,6 +138,7 @@ class FollowerSession:
 
     def answered(self, session_id: int) -> None:
         """The leader answered; after a full request it may have opened a session."""
+        self._refused = session_id == 0
         if self._id == 0 and session_id:
             self._id = session_id
             self._epoch = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,7 @@ class EndPoint:
 
     def _deliver(self, future: Future[FetchResponse], response: FetchResponse) -> None:
         if (self.source, self.target) in self.network.cut or (self.target, self.source) in self.network.cut:
+            self.network.clock.call_later(1.0, self._fail, future)
             return
         if not self.closed and future in self.pending:
             del self.pending[future]
@@ -275,7 +277,9 @@ class SimBroker:
         self.manager.append_records(5000, acks, [(tp, batch(*values))], answers.extend)
         return answers
 
-    def consume(self, offset: int = 0, tp: TopicPartition = TP, max_wait_ms: int = 0, **params: Any) -> list[FetchResult]:
+    def consume(
+        self, offset: int = 0, tp: TopicPartition = TP, max_wait_ms: int = 0, **params: Any
+    ) -> list[FetchResult]:
         answers: list[FetchResult] = []
         partition = FetchPartition(tp.topic, TOPIC_ID, tp.partition, -1, offset)
         self.manager.fetch(FetchParams(max_wait_ms=max_wait_ms, **params), [partition], answers.extend)
@@ -328,6 +332,7 @@ class SimCluster:
         self._live[broker.id] = Broker(
             broker.id, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9000 + broker.id),), f"rack{broker.id}", created[0]
         )
+        broker.metadata.update_brokers(self._live)
         broker.manager.registered(created[0], broker.zk.session)
         self._tell_brokers()
 
@@ -342,6 +347,15 @@ class SimCluster:
         for one in self._live.values():
             if one.id in self.brokers:
                 self.brokers[one.id].metadata.update_brokers(self._live)
+
+    def epoch(self, broker_id: int) -> int:
+        """The broker's epoch as everybody knows it."""
+        return self._live[broker_id].epoch
+
+    def announce(self, broker_id: int, epoch: int) -> None:
+        """Everybody learns of a broker epoch."""
+        self._live[broker_id] = replace(self._live[broker_id], epoch=epoch)
+        self._tell_brokers()
 
     # The controller's part
 
@@ -372,7 +386,9 @@ class SimCluster:
     def elect(self, leader: int, isr: Sequence[int] | None = None, tp: TopicPartition = TP, send: bool = True) -> None:
         """Make ``leader`` lead, in a new leader epoch; the ISR loses the dead."""
         current = self.read(tp)
-        new_isr = tuple(isr if isr is not None else [r for r in current.isr if r in self._live and not self.brokers[r].dead])
+        new_isr = tuple(
+            isr if isr is not None else [r for r in current.isr if r in self._live and not self.brokers[r].dead]
+        )
         state = current.with_(
             leader=leader,
             leader_epoch=current.leader_epoch + 1,

@@ -1,0 +1,181 @@
+"""ISRs shrink and grow, and what happens when ZooKeeper does not answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.replication.isr import IsrStatus
+from kafkalite.testing.zookeeper import MemoryZkClient
+from kafkalite.zk.znodes import notifications, topics
+from tests.replication.simulation import TP, SimCluster, batch
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimCluster:
+    made = SimCluster(tmp_path, replica_lag_time_max_ms=10_000)
+    made.create(**{"min.insync.replicas": "2"})
+    return made
+
+
+def isr(cluster: SimCluster, leader: int = 1) -> Any:
+    return cluster[leader].manager.partitions[TP].isr
+
+
+def lose_writes(zk: MemoryZkClient, applied: bool) -> None:
+    """Writes get no answer, whether or not they take effect; then neither does anything else."""
+
+    def before(name: str, _path: str) -> None:
+        if name == "set":
+            zk.black_hole(apply=applied)
+
+    zk.before = before
+
+
+def test_a_slow_follower_is_dropped_and_comes_back(cluster: SimCluster) -> None:
+    cluster.network.cut.add((3, 1))
+    answers = cluster[1].produce("a")
+    cluster.run(4)
+    assert answers == []
+    cluster.run(16)
+    assert cluster.read().isr == (1, 2)
+    # Its time had run out before the ISR shrank.
+    assert [a.error for a in answers] == [ErrorCode.REQUEST_TIMED_OUT]
+    (notice,) = cluster.zookeeper.paths("/isr_change_notification/")
+    assert notifications.decode_isr_change(cluster.zookeeper.data(notice)) == [TP]
+    answers = cluster[1].produce("b")
+    cluster.run(0.1)
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+    cluster.network.cut.clear()
+    cluster.run(3)
+    assert cluster.read().isr == (1, 2, 3)
+    assert cluster[3].values() == ["a", "b"]
+
+
+def test_an_idle_follower_is_not_slow_at_the_next_append(cluster: SimCluster) -> None:
+    cluster[1].produce("a")
+    cluster.run(3600)
+    cluster.network.latency = 2.0
+    answers = cluster[1].produce("b")
+    cluster.run(4.9)
+    cluster.run(5)
+    assert cluster.read().isr == (1, 2, 3)
+    assert len(answers) == 1
+
+
+def test_min_insync_before_and_after_the_append(cluster: SimCluster) -> None:
+    cluster.network.cut |= {(2, 1), (3, 1)}
+    cluster.run(0.6)
+    answers: list[Any] = []
+    cluster[1].manager.append_records(60_000, -1, [(TP, batch("a"))], answers.extend)
+    cluster.run(20)
+    assert cluster.read().isr == (1,)
+    assert [a.error for a in answers] == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+    assert [a.error for a in cluster[1].produce("b")] == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert [a.error for a in cluster[1].produce("c", acks=1)] == [ErrorCode.NONE]
+    assert cluster[1].values() == ["a", "c"]
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_shrink_with_unknown_outcome_keeps_the_wide_isr(cluster: SimCluster, applied: bool) -> None:
+    lose_writes(cluster[1].zk, applied)
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a")
+    cluster.run(20)
+    assert isr(cluster).status is IsrStatus.PENDING_SHRINK
+    assert isr(cluster).maximal == (1, 2, 3)
+    assert cluster[1].logs.logs[TP].high_watermark == 0
+    cluster[1].zk.before = None
+    cluster[1].zk.lose_connection()
+    cluster.run(30)
+    # Suspended: nothing is begun, nothing is assumed, and the leader serves on.
+    assert isr(cluster).maximal == (1, 2, 3)
+    assert cluster[1].logs.logs[TP].high_watermark == 0
+    assert cluster[1].produce("b", acks=1)[0].error == ErrorCode.NONE
+    cluster[1].zk.reconnect()
+    cluster.run(0.1)
+    if not applied:
+        # The write was lost; what ZooKeeper holds is the wide ISR, and the shrink is tried anew.
+        assert isr(cluster).maximal == (1, 2, 3)
+        cluster.run(6)
+    assert cluster.read().isr == (1, 2)
+    assert isr(cluster).maximal == (1, 2)
+    assert cluster[1].logs.logs[TP].high_watermark == 2
+
+
+def test_producing_to_a_full_isr_goes_on_without_zookeeper(cluster: SimCluster) -> None:
+    for broker in cluster.brokers.values():
+        broker.zk.lose_connection()
+    answers = cluster[1].produce("a")
+    cluster.run(0.1)
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+
+
+def test_version_conflict_re_reads(cluster: SimCluster) -> None:
+    current = cluster.read()
+    # Somebody writes the same leader and epoch with another ISR: the leader's next write is refused, and it learns.
+    other = current.with_(isr=(1, 2))
+    cluster.admin.set(topics.state_path(TP), topics.encode_state(other), current.zk_version)
+    cluster.network.cut.add((2, 1))
+    cluster[1].produce("a")
+    cluster.run(0.1)
+    cluster.run(15)
+    assert isr(cluster).committed == (1, 2)
+    assert isr(cluster).zk_version == 1
+
+
+def test_a_zombie_leader_cannot_change_the_isr(cluster: SimCluster) -> None:
+    cluster.network.cut |= {(2, 1), (3, 1)}
+    cluster.elect(2, isr=(2, 3), send=False)
+    cluster.send(TP, to=(2, 3))
+    cluster.run(1)
+    pending = cluster[1].produce("lost")
+    cluster.run(30)
+    assert cluster.read().isr == (2, 3)
+    # It found the newer state when its write was refused, and follows.
+    assert cluster[1].manager.partitions[TP].role.value == "follower"
+    assert [a.error for a in pending] != [ErrorCode.NONE]
+    answers = cluster[2].produce("kept")
+    cluster.network.cut.clear()
+    cluster.run(5)
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+    assert [cluster[n].values() for n in (1, 2, 3)] == [["kept"]] * 3
+    assert sorted(cluster.read().isr) == [1, 2, 3]
+
+
+def test_a_replica_being_added_counts_at_once(cluster: SimCluster) -> None:
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a")
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2)
+    lose_writes(cluster[1].zk, True)
+    cluster.network.cut.clear()
+    cluster.run(3)
+    assert isr(cluster).status is IsrStatus.PENDING_EXPAND
+    assert isr(cluster).maximal == (1, 2, 3)
+    # ZooKeeper may have added 3 already, so it may be elected: nothing is committed without it.
+    cluster.network.cut.add((3, 1))
+    cluster.run(1)
+    cluster[1].produce("b", acks=1)
+    cluster.run(1)
+    assert cluster[2].values() == ["a", "b"]
+    assert cluster[1].logs.logs[TP].high_watermark == 1
+
+
+def test_only_the_current_life_of_a_broker_joins(cluster: SimCluster) -> None:
+    """KIP-903: a fetch that carries an older broker epoch makes no member of the ISR."""
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a")
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2)
+    cluster.announce(3, cluster.epoch(3) + 1000)
+    cluster.network.cut.clear()
+    cluster.run(5)
+    assert cluster[3].values() == ["a"]
+    assert cluster.read().isr == (1, 2)
+    cluster.announce(3, cluster.epoch(3) - 1000)
+    cluster.run(2)
+    assert cluster.read().isr == (1, 2, 3)

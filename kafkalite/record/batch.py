@@ -211,8 +211,15 @@ def iter_headers(buf: Buffer, *, allow_partial_tail: bool = False) -> Iterator[t
     :class:`CorruptRecordError`, as is a header that makes no sense.
     """
     pos, end = 0, len(buf)
+    unpack = HEADER.unpack_from
     while pos < end:
         left = end - pos
+        if left >= HEADER_SIZE and buf[pos + MAGIC_POSITION] == 2:
+            header = BatchHeader(*unpack(buf, pos))
+            if HEADER_SIZE <= header.size <= left:
+                yield pos, header
+                pos += header.size
+                continue
         if left < LOG_OVERHEAD:
             if allow_partial_tail:
                 return

@@ -14,6 +14,9 @@ from itertools import count
 
 from kafkalite.common.clock import Clock, Timer
 
+_PURGE_INTERVAL = 1000
+"""How many completed operations may be kept for their deadline (``…purgatory.purge.interval.requests``)."""
+
 
 class DelayedOperation:
     """One waiting request. Subclasses say when it is done and what is then to be sent.
@@ -58,6 +61,7 @@ class Purgatory:
         self._watchers: dict[Hashable, dict[int, DelayedOperation]] = {}
         self._deadlines: list[tuple[float, int, DelayedOperation]] = []
         self._order = count()
+        self._purge_at = _PURGE_INTERVAL
         self._timer: Timer | None = None
         self._timer_at = float("inf")
 
@@ -78,8 +82,16 @@ class Purgatory:
             self._watchers.setdefault(key, {})[identity] = operation
         deadline = self._clock.monotonic() + operation.timeout
         heapq.heappush(self._deadlines, (deadline, next(self._order), operation))
+        if len(self._deadlines) > self._purge_at:
+            self._purge()
         self._arm()
         return False
+
+    def _purge(self) -> None:
+        """Let go of what was completed long before its time: with a timeout of 30 s that is nearly everything."""
+        self._deadlines = [entry for entry in self._deadlines if not entry[2].completed]
+        heapq.heapify(self._deadlines)
+        self._purge_at = max(_PURGE_INTERVAL, 2 * len(self._deadlines))
 
     def check_and_complete(self, key: Hashable) -> int:
         """Complete what waits under ``key`` and is satisfied now; returns how many."""

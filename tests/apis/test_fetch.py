@@ -1,0 +1,273 @@
+"""Fetch: parameters, sessions over the wire, old clients."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import ZERO_UUID, FileRegion, TopicPartition
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    decode_fetch_response,
+    encode_fetch_request,
+)
+from kafkalite.record.records import Record, encode_batch
+from kafkalite.replication.results import FetchResult
+
+from .helpers import TOPIC_ID, FakeBroker
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def ask(*partitions: TopicPartition, ids: bool = False, **fields: Any) -> FetchRequest:
+    values = {
+        "replica_id": -1,
+        "replica_epoch": -1,
+        "max_wait_ms": 500,
+        "min_bytes": 1,
+        "max_bytes": 1 << 20,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": -1,
+        "forgotten": [],
+        **fields,
+    }
+    return FetchRequest(
+        partitions=[
+            FetchPartition(None if ids else tp.topic, TOPIC_ID if ids else ZERO_UUID, tp.partition, fetch_offset=3)
+            for tp in partitions
+        ],
+        **values,
+    )
+
+
+def fetch(broker: FakeBroker, version: int, request: FetchRequest) -> FetchResponse:
+    broker.send(ApiKey.FETCH, version, encode_fetch_request(version, request))
+    return decode_fetch_response(version, memoryview(broker.take()))
+
+
+def stored(data: bytes) -> FileRegion:
+    handle = tempfile.TemporaryFile()  # noqa: SIM115 - the region keeps it open
+    handle.write(data)
+    handle.flush()
+    return FileRegion(handle.fileno(), 0, len(data), handle)
+
+
+def batch(offset: int = 0, codec: int = 0) -> bytes:
+    return encode_batch([Record(offset, 1000, b"k", b"v", (), -1)], base_offset=offset, codec=codec)
+
+
+def has_records(tp: TopicPartition, data: bytes) -> FetchResult:
+    return FetchResult(tp, high_watermark=9, log_start_offset=0, records=stored(data), size=len(data))
+
+
+@pytest.mark.parametrize("version", range(4, 18))
+def test_records_arrive_as_they_are_stored(version: int) -> None:
+    broker = FakeBroker()
+    data = batch()
+    broker.replicas.results[T0] = has_records(T0, data)
+    response = fetch(broker, version, ask(T0, T1, ids=version >= 13))
+    first, second = response.partitions
+    assert (first.partition, bytes(first.records or b""), first.high_watermark) == (0, data, 9)
+    assert (second.partition, bytes(second.records or b"")) == (1, b"")
+    if version >= 13:
+        assert first.topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    ("version", "only_leader", "hard"),
+    [(0, True, True), (2, True, True), (3, True, False), (10, True, False), (11, False, False)],
+)
+def test_what_a_version_implies(version: int, only_leader: bool, hard: bool) -> None:
+    broker = FakeBroker()
+    fetch(broker, version, ask(T0))
+    params = broker.replicas.fetches[0][0]
+    assert (params.only_leader, params.hard_max_bytes) == (only_leader, hard)
+    assert params.replica_id == -1
+    assert params.max_wait_ms == 500
+
+
+def test_sizes_are_bounded_by_the_broker() -> None:
+    broker = FakeBroker({"fetch.max.bytes": "2000"})
+    fetch(broker, 12, ask(T0, max_bytes=1 << 30, min_bytes=5000, isolation_level=1, rack_id="r"))
+    params = broker.replicas.fetches[0][0]
+    assert (params.max_bytes, params.min_bytes, params.isolation, params.rack) == (2000, 2000, 1, "r")
+
+
+def test_an_unknown_topic_id_is_told() -> None:
+    broker = FakeBroker()
+    request = ask(T0, ids=True)
+    request.partitions.append(FetchPartition(None, uuid.UUID(int=99), 0))
+    response = fetch(broker, 13, request)
+    assert [(p.topic_id, p.error) for p in response.partitions] == [
+        (TOPIC_ID, 0),
+        (uuid.UUID(int=99), ErrorCode.UNKNOWN_TOPIC_ID),
+    ]
+    assert broker.replicas.fetches[0][0].max_wait_ms == 0
+
+
+def test_a_failure_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    broker = FakeBroker()
+    broker.replicas.broken = True
+    response = fetch(broker, 12, ask(T0, T1))
+    assert [p.error for p in response.partitions] == [-1, -1]
+    assert "broken" in caplog.text
+
+
+def test_a_leader_hint_reaches_new_clients_only() -> None:
+    broker = FakeBroker()
+    result = FetchResult(T0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    result.leader_hint = (2, 7)
+    broker.replicas.results[T0] = result
+    assert fetch(broker, 12, ask(T0)).partitions[0].current_leader == (2, 7)
+    assert fetch(broker, 11, ask(T0)).partitions[0].current_leader is None
+
+
+class TestSessions:
+    """One client's way through a session."""
+
+    @pytest.fixture
+    def broker(self) -> Iterator[FakeBroker]:
+        yield FakeBroker()
+
+    @pytest.mark.parametrize("version", [7, 12, 13, 17])
+    def test_full_then_what_changed(self, broker: FakeBroker, version: int) -> None:
+        ids = version >= 13
+        opened = fetch(broker, version, ask(T0, T1, ids=ids, session_epoch=0))
+        assert opened.session_id > 0
+        assert len(opened.partitions) == 2
+        assert broker.replicas.watched == [T0, T1]
+        quiet = fetch(broker, version, ask(ids=ids, session_id=opened.session_id, session_epoch=1))
+        assert quiet.partitions == []
+        assert broker.replicas.fetches[-1][1] == []
+        watch = broker.replicas.fetches[-1][0].watch
+        assert watch is not None
+        watch.dirty[T1] = None
+        broker.replicas.results[T1] = has_records(T1, batch())
+        news = fetch(broker, version, ask(ids=ids, session_id=opened.session_id, session_epoch=2))
+        assert [p.partition for p in news.partitions] == [1]
+        assert news.session_id == opened.session_id
+
+    def test_a_high_watermark_or_an_error_is_news(self, broker: FakeBroker) -> None:
+        session = fetch(broker, 12, ask(T0, session_epoch=0)).session_id
+        watch = broker.replicas.fetches[-1][0].watch
+        assert watch is not None
+        for epoch, result, expected in [
+            (1, FetchResult(T0, high_watermark=5, log_start_offset=0), 0),
+            (2, FetchResult(T0, high_watermark=6, log_start_offset=0), 1),
+            (3, FetchResult(T0, high_watermark=6, log_start_offset=0), 0),
+            (4, FetchResult(T0, high_watermark=6, log_start_offset=2), 1),
+            (5, FetchResult(T0, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1),
+            (6, FetchResult(T0, ErrorCode.NOT_LEADER_OR_FOLLOWER), 1),
+        ]:
+            broker.replicas.results[T0] = result
+            watch.dirty[T0] = None
+            response = fetch(broker, 12, ask(session_id=session, session_epoch=epoch))
+            assert len(response.partitions) == expected, epoch
+
+    def test_partitions_come_and_go(self, broker: FakeBroker) -> None:
+        session = fetch(broker, 12, ask(T0, session_epoch=0)).session_id
+        request = ask(T1, session_id=session, session_epoch=1, forgotten=[("t", ZERO_UUID, 0)])
+        response = fetch(broker, 12, request)
+        assert [p.partition for p in response.partitions] == [1]
+        assert broker.replicas.watched == [T1]
+
+    def test_a_session_without_partitions_ends(self, broker: FakeBroker) -> None:
+        session = fetch(broker, 12, ask(T0, session_epoch=0)).session_id
+        last = fetch(broker, 12, ask(session_id=session, session_epoch=1, forgotten=[("t", ZERO_UUID, 0)]))
+        assert last.session_id == 0
+        assert len(broker.dispatcher.fetch.sessions) == 0
+
+    def test_a_session_is_closed(self, broker: FakeBroker) -> None:
+        session = fetch(broker, 12, ask(T0, session_epoch=0)).session_id
+        closed = fetch(broker, 12, ask(session_id=session, session_epoch=-1))
+        assert (closed.session_id, closed.error) == (0, 0)
+        assert broker.replicas.watched == []
+        gone = fetch(broker, 12, ask(session_id=session, session_epoch=1))
+        assert gone.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+
+    def test_a_new_session_replaces_the_old_one(self, broker: FakeBroker) -> None:
+        old = fetch(broker, 12, ask(T0, session_epoch=0)).session_id
+        new = fetch(broker, 12, ask(T1, session_id=old, session_epoch=0)).session_id
+        assert len(broker.dispatcher.fetch.sessions) == 1
+        assert broker.replicas.watched == [T1]
+        assert new != 0
+
+    @pytest.mark.parametrize(
+        ("version", "known", "epoch", "error"),
+        [
+            (12, False, 1, ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+            (12, True, 2, ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+            (13, True, 1, ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
+        ],
+    )
+    def test_errors(self, broker: FakeBroker, version: int, known: bool, epoch: int, error: ErrorCode) -> None:
+        session = fetch(broker, 12, ask(T0, session_epoch=0)).session_id
+        request = ask(session_id=session if known else session % 1000 + 5, session_epoch=epoch)
+        response = fetch(broker, version, request)
+        assert (response.error, response.partitions) == (error, [])
+
+    def test_a_topic_id_that_becomes_known_is_served(self, broker: FakeBroker) -> None:
+        request = ask(T0, ids=True, session_epoch=0)
+        late = uuid.UUID(int=77)
+        request.partitions.append(FetchPartition(None, late, 0))
+        opened = fetch(broker, 13, request)
+        assert [p.error for p in opened.partitions] == [0, ErrorCode.UNKNOWN_TOPIC_ID]
+        again = fetch(broker, 13, ask(ids=True, session_id=opened.session_id, session_epoch=1))
+        assert [(p.topic_id, p.error) for p in again.partitions] == [(late, ErrorCode.UNKNOWN_TOPIC_ID)]
+        state = broker.metadata.state(T0)
+        assert state is not None
+        broker.metadata.apply([state.with_(topic="late", topic_id=late)])
+        found = fetch(broker, 13, ask(ids=True, session_id=opened.session_id, session_epoch=2))
+        assert [(p.topic_id, p.error) for p in found.partitions] == [(late, 0)]
+        assert broker.replicas.watched == [T0, TopicPartition("late", 0)]
+
+    def test_without_a_place_there_is_no_session(self) -> None:
+        broker = FakeBroker({"max.incremental.fetch.session.cache.slots": "0"})
+        response = fetch(broker, 12, ask(T0, session_epoch=0))
+        assert (response.session_id, response.error, len(response.partitions)) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1)])
+def test_old_clients_get_old_messages(version: int, magic: int) -> None:
+    broker = FakeBroker()
+    broker.replicas.results[T0] = has_records(T0, batch(3))
+    records = bytes(fetch(broker, version, ask(T0)).partitions[0].records or b"")
+    assert records[:8] == (3).to_bytes(8, "big")
+    assert records[16] == magic
+
+
+def test_conversion_may_be_forbidden() -> None:
+    broker = FakeBroker()
+    broker.logs.message_downconversion_enable = False
+    broker.replicas.results[T0] = has_records(T0, batch(3))
+    answer = fetch(broker, 3, ask(T0)).partitions[0]
+    assert (answer.error, bytes(answer.records or b"")) == (ErrorCode.UNSUPPORTED_VERSION, b"")
+
+
+@pytest.mark.parametrize("version", [2, 4, 9])
+def test_zstd_is_kept_from_clients_that_do_not_know_it(version: int) -> None:
+    broker = FakeBroker()
+    broker.replicas.results[T0] = has_records(T0, batch(3, codec=4))
+    assert fetch(broker, version, ask(T0)).partitions[0].error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    mixed = batch(3) + batch(4) + batch(5, codec=4)
+    broker.replicas.results[T0] = has_records(T0, mixed)
+    answer = fetch(broker, version, ask(T0)).partitions[0]
+    assert answer.error == 0
+    if version >= 4:
+        assert bytes(answer.records or b"") == batch(3) + batch(4)
+
+
+def test_zstd_reaches_clients_that_know_it() -> None:
+    broker = FakeBroker()
+    data = batch(3, codec=4)
+    broker.replicas.results[T0] = has_records(T0, data)
+    assert bytes(fetch(broker, 10, ask(T0)).partitions[0].records or b"") == data

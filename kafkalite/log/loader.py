@@ -34,6 +34,7 @@ from kafkalite.log.recovery import rebuild_producers, recover_segment
 from kafkalite.log.segment import Segment
 from kafkalite.log.segments import Segments
 from kafkalite.log.services import LogServices
+from kafkalite.record.batch import CorruptRecordError
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class LogLoader:
         rebuild = self._load_segments(files)
         self._recover(producers, clean_shutdown, recovery_point, rebuild, epochs_known)
         if len(self._segments):
-            end = max(self._segments.active.next_offset(), self._segments.active.base_offset)
+            end = self._segments.active.tail()[0]
             if end < log_start_offset:
                 log.warning("%s ends at %d, below its start %d: starts anew", self._folder.path, end, log_start_offset)
                 for segment in self._segments:
@@ -170,7 +171,7 @@ class LogLoader:
             segment.suffix = LOG_SUFFIX + SWAP_SUFFIX
             segment.exists = True
             segment.size = self._fs.stat_size(segment.path)
-            end = segment.next_offset()
+            end = segment.tail()[0]
             segment.release_all()
             for other in sorted(kept):
                 parsed = parse_file_name(other)
@@ -218,11 +219,6 @@ class LogLoader:
         if not len(self._segments):
             return
         first = self._segments[0].base_offset
-        if not epochs_known:
-            # Epochs can only be had from the batches; the file is lost or was never written.
-            for segment in self._segments:
-                for _, header in segment.headers():
-                    self._epochs.assign(header.leader_epoch, header.base_offset, write=False)
         for segment in self._segments:
             following = self._segments.following(segment)
             if cut:
@@ -232,7 +228,11 @@ class LogLoader:
                 producers.remove_snapshot(segment.base_offset)
                 continue
             unflushed = not clean_shutdown and (following is None or following.base_offset > recovery_point)
-            if not unflushed and segment.base_offset not in rebuild:
+            if not unflushed and segment.base_offset not in rebuild and not (following is None and _is_torn(segment)):
+                if not epochs_known:
+                    # The file is lost or wrong: the batches know.
+                    for _, header in segment.headers():
+                        self._epochs.assign(header.leader_epoch, header.base_offset, write=False)
                 continue
             expiration = self._services.producer_expiration_ms
             rebuild_producers(
@@ -244,3 +244,11 @@ class LogLoader:
                 cut = True
         if not clean_shutdown or not epochs_known:
             self._epochs.write()
+
+
+def _is_torn(segment: Segment) -> bool:
+    """Whether the file does not end with a whole batch, whatever was said about the last shutdown."""
+    try:
+        return segment.tail()[1] != segment.size
+    except CorruptRecordError:
+        return True

@@ -194,14 +194,14 @@ class Segment(OffsetFile):
             return iter(())
         return scan.headers(self.folder.fs, self.opened().fd, position, self.size)
 
-    def next_offset(self) -> int:
-        """The offset that follows the last batch; the base offset when empty."""
-        last = self.base_offset
-        count = len(self.index) if self.index.exists or len(self.index) else 0
+    def tail(self) -> tuple[int, int]:
+        """The offset that follows the last batch (the base offset when empty), and the position where that ends."""
+        following, end = self.base_offset, 0
+        count = len(self.index) if self.size else 0
         start = self.index.entry(count - 1)[1] if count else 0
-        for _, header in self.headers(start):
-            last = header.next_offset
-        return last
+        for position, header in self.headers(start):
+            following, end = header.next_offset, position + header.size
+        return following, end
 
     def read(self, position: int, count: int) -> bytes:
         """Bytes of the ``.log`` file."""

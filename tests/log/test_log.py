@@ -1,0 +1,279 @@
+"""Appending, reading, marks and rolling of one log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.log.values import UnexpectedAppendOffsetError
+from kafkalite.record.batch import iter_headers
+
+from .support import BROKEN, FULL, NOW, LogHouse, batch, fill, read_all
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> LogHouse:
+    return LogHouse(str(tmp_path))
+
+
+def test_leader_gives_offsets_and_epoch(house: LogHouse) -> None:
+    log = house.create()
+    first = log.append_as_leader(batch(3), 7, NOW)
+    second = log.append_as_leader(batch(2), 7, NOW)
+    assert (first.first_offset, first.last_offset, first.record_count) == (0, 2, 3)
+    assert (second.first_offset, second.last_offset, second.duplicate) == (3, 4, False)
+    assert log.log_end_offset == 5
+    headers = [header for _, header in iter_headers(read_all(log))]
+    assert [(h.base_offset, h.last_offset, h.leader_epoch) for h in headers] == [(0, 2, 7), (3, 4, 7)]
+    assert log.latest_epoch == 7
+
+
+def test_no_files_before_the_first_append(house: LogHouse) -> None:
+    log = house.create()
+    assert house.names() == []
+    assert log.read(0, 100, 10, True).records is None
+    log.append_as_leader(batch(), 0, NOW)
+    assert house.names(".log") == ["00000000000000000000.log"]
+
+
+@pytest.mark.parametrize("offset", [-1, 6])
+def test_read_outside(house: LogHouse, offset: int) -> None:
+    log = house.create()
+    fill(log, [batch(5)])
+    with pytest.raises(ApiError) as refused:
+        log.read(offset, 100, 5, True)
+    assert refused.value.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_read_never_reaches_the_upper_bound(house: LogHouse) -> None:
+    log = house.create()
+    fill(log, [batch(3) for _ in range(200)])
+    data = read_all(log)
+    for start in (0, 1, 100, 450, 597):
+        for upper in (*range(start, min(start + 8, 601)), 598, 599, 600):
+            info = log.read(start, 1 << 20, upper, True)
+            chunk = info.records.read() if info.records else b""
+            offsets = [(h.base_offset, h.last_offset) for _, h in iter_headers(chunk)]
+            assert all(last < upper for _, last in offsets), (start, upper)
+            assert chunk in data
+            first = start - start % 3
+            wanted = [(o, o + 2) for o in range(first, upper - 2, 3)] if upper > start else []
+            assert offsets == wanted, (start, upper)
+
+
+def test_read_sizes(house: LogHouse) -> None:
+    log = house.create()
+    fill(log, [batch(1, size=1000) for _ in range(5)])
+    whole = log.read(0, 1 << 20, 5, True).size
+    one = whole // 5
+    assert log.read(0, 10, 5, True).size == one
+    cut = log.read(0, 10, 5, False)
+    assert cut.size == 10 and cut.first_entry_incomplete
+    assert log.read(0, one + 10, 5, True).size == one + 10
+    assert log.read(2, whole, 4, True).size == 2 * one
+    assert log.read(3, 0, 5, False).records is None
+
+
+def test_reads_cross_segments(house: LogHouse) -> None:
+    house.config = type(house.config)(segment_bytes=500, index_interval_bytes=64)
+    house.pool_limit = 2
+    log = house.create()
+    fill(log, [batch(2, size=50) for _ in range(40)])
+    assert len(log.segments) > 5
+    headers = [header for _, header in iter_headers(read_all(log, max_bytes=300))]
+    assert [h.base_offset for h in headers] == list(range(0, 80, 2))
+    for segment in log.segments:
+        assert segment.size <= 500
+
+
+@pytest.mark.parametrize(
+    ("settings", "advance", "rolls"),
+    [
+        ({"segment_bytes": 200}, 0, True),
+        ({"segment_ms": 1000}, 0, False),
+        ({"segment_ms": 1000}, 1001, True),
+        ({"segment_index_bytes": 8, "index_interval_bytes": 0}, 0, True),
+        ({}, 0, False),
+    ],
+)
+def test_rolls(house: LogHouse, settings: dict[str, int], advance: int, rolls: bool) -> None:
+    house.config = type(house.config)(**settings)
+    log = house.create()
+    for _ in range(3):
+        log.append_as_leader(batch(1, size=20), 0, NOW)
+    log.append_as_leader(batch(1, size=20, timestamp=NOW + advance), 0, NOW + advance)
+    assert (len(log.segments) > 1) is rolls
+    assert [h.base_offset for _, h in iter_headers(read_all(log))] == [0, 1, 2, 3]
+    if rolls:
+        assert f"{log.segments[1].base_offset:020d}.snapshot" in house.names()
+
+
+def test_too_large_for_a_segment(house: LogHouse) -> None:
+    house.config = type(house.config)(segment_bytes=100)
+    log = house.create()
+    with pytest.raises(ApiError) as refused:
+        log.append_as_leader(batch(1, size=200), 0, NOW)
+    assert refused.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+def test_follower_takes_many_batches_as_they_are(house: LogHouse) -> None:
+    log = house.create()
+    sent = b"".join(batch(2, base=base, leader_epoch=base // 4) for base in range(0, 20, 2))
+    info = log.append_as_follower(memoryview(sent + bytes(batch(2, base=20))[:-1]))
+    assert (info.first_offset, info.last_offset, info.size) == (0, 19, len(sent))
+    assert log.log_end_offset == 20
+    assert read_all(log) == sent
+    assert log.epochs.entries == [(0, 0), (1, 4), (2, 8), (3, 12), (4, 16)]
+    assert log.end_offset_for_epoch(2) == (2, 12)
+    assert log.end_offset_for_epoch(4) == (4, 20)
+    assert log.end_offset_for_epoch(9) == (-1, -1)
+
+
+def test_follower_refuses_what_is_wrong(house: LogHouse) -> None:
+    log = house.create()
+    log.append_as_follower(batch(5))
+    with pytest.raises(UnexpectedAppendOffsetError) as below:
+        log.append_as_follower(batch(5, base=3))
+    assert (below.value.first_offset, below.value.last_offset) == (3, 7)
+    bad = batch(1, base=5)
+    bad[-1] ^= 1
+    with pytest.raises(ApiError) as corrupt:
+        log.append_as_follower(bad)
+    assert corrupt.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert log.log_end_offset == 5
+
+
+def test_high_watermark_stays_inside(house: LogHouse) -> None:
+    log = house.create()
+    fill(log, [])
+    log.append_as_leader(batch(4), 0, NOW)
+    assert log.high_watermark == 0
+    assert log.update_high_watermark(3) and log.high_watermark == 3
+    assert not log.update_high_watermark(3)
+    assert log.update_high_watermark(99) and log.high_watermark == 4
+
+
+def test_delete_records(house: LogHouse) -> None:
+    house.config = type(house.config)(segment_bytes=300, file_delete_delay_ms=0)
+    log = house.create()
+    fill(log, [batch(1, size=50) for _ in range(20)])
+    assert log.increment_log_start_offset(10)
+    assert not log.increment_log_start_offset(4)
+    with pytest.raises(ApiError):
+        log.increment_log_start_offset(21)
+    with pytest.raises(ApiError):
+        log.read(9, 100, 20, True)
+    before = len(log.segments)
+    gone = log.delete_old_segments(NOW)
+    assert gone and len(log.segments) == before - gone
+    assert log.segments[0].base_offset <= 10 < log.segments[1].base_offset
+    assert house.names(".deleted") == []
+
+
+def test_retention_by_size_and_time(house: LogHouse) -> None:
+    house.config = type(house.config)(segment_bytes=300, retention_bytes=700, file_delete_delay_ms=0)
+    log = house.create()
+    fill(log, [batch(1, size=50) for _ in range(20)])
+    log.delete_old_segments(NOW)
+    assert 700 <= log.size <= 1000 and log.log_start_offset == log.segments[0].base_offset > 0
+    log.update_config(type(house.config)(segment_bytes=300, retention_ms=1000, file_delete_delay_ms=0))
+    assert log.delete_old_segments(NOW + 1000) == 0
+    assert log.delete_old_segments(NOW + 1001) > 0
+    assert log.size == 0 and log.log_start_offset == log.log_end_offset == 20
+    # The base offset must survive a restart though nothing is in the log.
+    assert house.load().log_end_offset == 20
+
+
+def test_nothing_above_the_high_watermark_is_deleted(house: LogHouse) -> None:
+    house.config = type(house.config)(segment_bytes=300, retention_ms=1)
+    log = house.create()
+    fill(log, [batch(1, size=50) for _ in range(10)])
+    log.high_watermark = 3
+    log.delete_old_segments(NOW + 10_000)
+    assert log.log_start_offset <= 3
+
+
+@pytest.mark.parametrize("target", [0, 1, 3, 7, 30, 59, 60])
+def test_truncation(house: LogHouse, target: int) -> None:
+    house.config = type(house.config)(segment_bytes=600, index_interval_bytes=100)
+    log = house.create()
+    fill(log, [batch(1, size=50, timestamp=NOW + n) for n in range(60)])
+    assert log.truncate_to(target) is (target < 60)
+    assert log.log_end_offset == log.high_watermark == target
+    assert [h.base_offset for _, h in iter_headers(read_all(log))] == list(range(target))
+    log.append_as_leader(batch(1), 3, NOW)
+    assert log.log_end_offset == target + 1
+    assert log.epochs.entries[-1] == (3, target)
+    log.close()
+    again = house.load(clean=True, recovery_point=target + 1)
+    assert again.log_end_offset == target + 1 and again.epochs.entries == log.epochs.entries
+
+
+def test_truncate_fully(house: LogHouse) -> None:
+    log = house.create()
+    fill(log, [batch(1, pid=1, sequence=0)])
+    log.truncate_fully_and_start_at(50)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (50, 50, 50)
+    assert log.latest_epoch is None and not log.producer_state.entries
+    log.append_as_follower(batch(2, base=50))
+    assert house.load().log_end_offset == 52
+
+
+def test_timestamps(house: LogHouse) -> None:
+    house.config = type(house.config)(segment_bytes=400, index_interval_bytes=100)
+    log = house.create()
+    fill(log, [batch(2, size=20, timestamp=NOW + 10 * n) for n in range(30)], leader_epoch=5)
+    for asked, offset in [(0, 0), (NOW, 0), (NOW + 1, 2), (NOW + 145, 30), (NOW + 290, 58)]:
+        found = log.offset_for_timestamp(asked)
+        assert found is not None and (found.offset, found.leader_epoch) == (offset, 5)
+    assert log.offset_for_timestamp(NOW + 291) is None
+    largest = log.offset_of_max_timestamp()
+    assert largest is not None and (largest.timestamp, largest.offset) == (NOW + 290, 58)
+
+
+def test_full_disk_refuses_and_goes_on(house: LogHouse) -> None:
+    log = house.create()
+    fill(log, [batch(1)])
+    before = read_all(log)
+    house.fs.fail, house.fs.only, house.fs.torn = {"pwrite": FULL}, ".log", 30
+    with pytest.raises(ApiError) as refused:
+        log.append_as_leader(batch(1, pid=4, sequence=0), 0, NOW)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert log.log_end_offset == 1 and not house.failures and not log.producer_state.entries
+    assert Path(house.path, "00000000000000000000.log").read_bytes() == before
+    house.fs.fail = {}
+    assert log.append_as_leader(batch(1), 0, NOW).first_offset == 1
+
+
+@pytest.mark.parametrize("method", ["pwrite", "pread"])
+def test_broken_disk_ends_the_log(house: LogHouse, method: str) -> None:
+    log = house.create()
+    fill(log, [batch(1) for _ in range(200)])
+    house.fs.fail = {method: BROKEN}
+    with pytest.raises(ApiError) as refused:
+        log.append_as_leader(batch(1), 0, NOW) if method == "pwrite" else log.read(0, 10, 200, True)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert house.failures == [house.root]
+    house.fs.fail = {}
+    with pytest.raises(ApiError):
+        log.read(0, 10, 1, True)
+
+
+def test_flush_per_message(house: LogHouse) -> None:
+    house.config = type(house.config)(flush_messages=1)
+    log = house.create()
+    log.append_as_leader(batch(3), 0, NOW)
+    assert log.recovery_point == 3 and house.fs.synced
+
+
+def test_regions_outlive_their_segment(house: LogHouse) -> None:
+    house.config = type(house.config)(segment_bytes=300, retention_ms=1, file_delete_delay_ms=0)
+    log = house.create()
+    fill(log, [batch(1, size=50) for _ in range(10)])
+    region = log.read(0, 100, 10, True).records
+    assert region is not None
+    before = region.read()
+    log.delete_old_segments(NOW + 10_000)
+    assert region.read() == before

@@ -1,0 +1,177 @@
+"""Sequences, epochs, duplicates, transactions, snapshots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.log.producer_entry import BatchMetadata, ProducerEntry
+from kafkalite.log.producer_snapshot import decode_snapshot, encode_snapshot
+from kafkalite.log.values import AbortedTxn
+from kafkalite.record.batch import CorruptRecordError
+
+from .support import NOW, LogHouse, batch, marker
+
+LAST = (1 << 31) - 1
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> LogHouse:
+    return LogHouse(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("before", "sent", "outcome"),
+    [
+        ([], (0, 0, 1), "taken"),
+        ([], (0, 77, 1), "taken"),  # A producer of which nothing is known any more may go on.
+        ([(0, 0, 2)], (0, 2, 1), "taken"),
+        ([(0, 0, 2)], (0, 3, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([(0, 0, 2)], (0, 1, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([(0, 0, 2)], (0, 0, 2), "duplicate"),
+        ([(0, 0, 2)], (1, 0, 1), "taken"),
+        ([(0, 0, 2)], (1, 2, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([(3, 0, 2)], (2, 2, 1), ErrorCode.INVALID_PRODUCER_EPOCH),
+        ([(0, LAST - 1, 2)], (0, 0, 1), "taken"),
+        ([(0, LAST - 1, 4)], (0, 2, 1), "taken"),
+        ([(0, LAST - 1, 4)], (0, LAST - 1, 4), "duplicate"),
+        ([(0, n, 1) for n in range(5)], (0, 0, 1), "duplicate"),
+        ([(0, n, 1) for n in range(6)], (0, 0, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+    ],
+)
+def test_sequences(
+    house: LogHouse, before: list[tuple[int, int, int]], sent: tuple[int, int, int], outcome: str | ErrorCode
+) -> None:
+    log = house.create()
+    log.append_as_leader(batch(10), 0, NOW)
+    offsets = {}
+    for epoch, sequence, count in before:
+        info = log.append_as_leader(batch(count, pid=5, epoch=epoch, sequence=sequence), 0, NOW)
+        offsets[epoch, sequence, count] = (info.first_offset, info.last_offset)
+    end = log.log_end_offset
+    epoch, sequence, count = sent
+    again = batch(count, pid=5, epoch=epoch, sequence=sequence)
+    if isinstance(outcome, ErrorCode):
+        with pytest.raises(ApiError) as refused:
+            log.append_as_leader(again, 0, NOW)
+        assert refused.value.code is outcome
+        assert log.log_end_offset == end
+        return
+    info = log.append_as_leader(again, 0, NOW)
+    assert info.duplicate is (outcome == "duplicate")
+    if info.duplicate:
+        assert (info.first_offset, info.last_offset) == offsets[sent]
+        assert log.log_end_offset == end
+    else:
+        assert info.first_offset == end
+
+
+def test_follower_takes_any_sequence(house: LogHouse) -> None:
+    log = house.create()
+    log.append_as_follower(batch(1, pid=5, sequence=7))
+    log.append_as_follower(batch(1, base=1, pid=5, sequence=90))
+    assert log.producer_state.entries[5].last_sequence == 90
+
+
+def test_survives_restart_and_truncation(house: LogHouse) -> None:
+    house.config = type(house.config)(segment_bytes=400)
+    log = house.create()
+    for n in range(20):
+        log.append_as_leader(batch(1, size=50, pid=5, sequence=n), 0, NOW)
+    for clean in (False, True):
+        if clean:
+            log.close()
+        log = house.load(clean=clean, recovery_point=20 if clean else 0)
+        assert log.producer_state.entries[5].last_sequence == 19
+        assert log.append_as_leader(batch(1, size=50, pid=5, sequence=19), 0, NOW).duplicate
+    log.truncate_to(11)
+    assert log.producer_state.entries[5].last_sequence == 10
+    assert not log.append_as_leader(batch(1, pid=5, sequence=11), 0, NOW).duplicate
+    log.truncate_to(0)
+    assert not log.producer_state.entries
+    assert house.names(".snapshot") == []
+
+
+def test_wrong_snapshot_is_passed_over(house: LogHouse) -> None:
+    log = house.create()
+    for n in range(3):
+        log.append_as_leader(batch(1, pid=5, sequence=n), 0, NOW)
+    log.close()
+    Path(house.path, f"{3:020d}.snapshot").write_bytes(b"nonsense")
+    Path(house.path, f"{1:020d}.snapshot").write_bytes(encode_snapshot([]))
+    log = house.load(clean=True, recovery_point=3)
+    assert log.producer_state.entries[5].last_sequence == 2
+
+
+def test_expiry(house: LogHouse) -> None:
+    log = house.create()
+    log.append_as_leader(batch(1, pid=5, sequence=0), 0, NOW)
+    log.append_as_leader(batch(1, pid=6, sequence=0, transactional=True), 0, NOW)
+    assert log.producer_state.expire(NOW + 999, 1000) == 0
+    assert log.producer_state.expire(NOW + 1000, 1000) == 1
+    assert list(log.producer_state.entries) == [6]
+
+
+def test_transactions(house: LogHouse) -> None:
+    log = house.create()
+    send = log.append_as_leader
+    send(batch(1), 0, NOW)
+    send(batch(2, pid=1, sequence=0, transactional=True), 0, NOW)
+    send(batch(2, pid=2, sequence=0, transactional=True), 0, NOW)
+    log.update_high_watermark(5)
+    assert log.last_stable_offset == 1
+    with pytest.raises(ApiError) as mixed:
+        send(batch(1, pid=1, sequence=2), 0, NOW)
+    assert mixed.value.code is ErrorCode.INVALID_TXN_STATE
+    send(marker(1, commit=False), 0, NOW, from_client=False)
+    assert log.last_stable_offset == 1
+    log.update_high_watermark(6)
+    assert log.last_stable_offset == 3
+    send(marker(2, commit=True), 0, NOW, from_client=False)
+    log.update_high_watermark(7)
+    assert log.last_stable_offset == 7
+    aborted = [AbortedTxn(1, 1, 5, 3)]
+    assert log.aborted_transactions(0, 7) == aborted
+    assert log.aborted_transactions(6, 7) == []
+    assert log.aborted_transactions(0, 1) == []
+    assert Path(house.path, f"{0:020d}.txnindex").stat().st_size == 34
+    send(batch(2, pid=1, sequence=2, transactional=True), 0, NOW)
+    again = house.load()
+    again.update_high_watermark(9)
+    assert again.last_stable_offset == 7 and again.aborted_transactions(0, 7) == aborted
+
+
+def test_marker_of_an_old_coordinator(house: LogHouse) -> None:
+    log = house.create()
+    log.append_as_leader(batch(1, pid=1, sequence=0, transactional=True), 0, NOW)
+    log.append_as_leader(marker(1, commit=True, coordinator_epoch=4), 0, NOW, from_client=False)
+    with pytest.raises(ApiError) as fenced:
+        log.append_as_leader(marker(1, commit=True, coordinator_epoch=3), 0, NOW, from_client=False)
+    assert fenced.value.code is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_snapshot_bytes() -> None:
+    entry = ProducerEntry(0x0102, 3)
+    entry.batches = [BatchMetadata(9, 100, 4, 1000)]
+    entry.last_timestamp = 1000
+    data = encode_snapshot([entry])
+    assert data.hex() == (
+        "0001"
+        + data[2:6].hex()
+        + "00000001"
+        + "0000000000000102"
+        + "0003"
+        + "00000009"
+        + "0000000000000064"
+        + "00000004"
+        + "00000000000003e8"
+        + "ffffffff"
+        + "ffffffffffffffff"
+    )
+    (back,) = decode_snapshot(data)
+    assert back.batches == entry.batches and back.producer_epoch == 3 and back.current_txn_first_offset == -1
+    for cut in range(len(data)):
+        with pytest.raises(CorruptRecordError):
+            decode_snapshot(data[:cut])

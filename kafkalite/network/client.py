@@ -19,12 +19,16 @@ from kafkalite.common.types import Part
 from kafkalite.network.output import OutputQueue, Written
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import FrameParser, request_header, response_body_offset
+from kafkalite.protocol.memory import FramePool
 
 _INT32 = struct.Struct(">i")
 _IN_PROGRESS = {0, 11, 36, 115}
 """Results of a connect that is under way: done, EAGAIN, EINPROGRESS on BSD and on Linux."""
 
-SCRATCH = 1 << 14
+POOL = 1 << 22
+"""Bytes of large answers' memory that are kept for the next ones."""
+QUIET = 64
+"""After so many small answers in a row that memory is given up."""
 
 
 class ConnectionLost(Exception):  # noqa: N818
@@ -58,7 +62,10 @@ class BrokerConnection:
         self._reactor = reactor
         self._sock: Any = None
         self._fd = -1
-        self._parser = FrameParser(max_response_bytes)
+        self._pool = FramePool(POOL)
+        # A broker of ours announces no more than it sends: memory for the whole answer at once.
+        self._parser = FrameParser(max_response_bytes, self._pool, max_response_bytes)
+        self._small = 0
         self._scratch = bytearray(0)
         self._output = OutputQueue()
         self._pending: deque[_Pending] = deque()
@@ -103,7 +110,7 @@ class BrokerConnection:
         """Use ``sock``, whose connection is established or under way."""
         self._sock = sock
         self._fd = sock.fileno()
-        self._scratch = bytearray(max(SCRATCH, 2 * FrameParser.LARGE))
+        self._scratch = bytearray(2 * FrameParser.LARGE)
         self._state = "connecting"
         self._reactor.addWriter(self)
 
@@ -206,6 +213,9 @@ class BrokerConnection:
         if correlation_id != pending.correlation_id:
             raise ProtocolError(f"the answer {correlation_id} where {pending.correlation_id} was expected")
         self._pending.popleft()
+        self._small = self._small + 1 if len(frame) <= FrameParser.LARGE else 0
+        if self._small % QUIET == QUIET - 1:
+            self._pool.trim()
         pending.future.callback(frame[offset:])
 
     def _write(self) -> None:
@@ -249,6 +259,7 @@ class BrokerConnection:
             self._timer.cancel()
         self._output.clear()
         self._parser = FrameParser(0)
+        self._pool = FramePool(0)
         self._scratch = bytearray(0)
         error = ConnectionLost(f"{self}: {why}")
         connecting, self._connecting = self._connecting, None

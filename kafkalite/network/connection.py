@@ -62,7 +62,7 @@ class Connection:
         self.fd: int = sock.fileno()
         self.ip = ip
         self.info = info
-        self.parser = FrameParser(server.limits.max_request_bytes)
+        self.parser = FrameParser(server.limits.max_request_bytes, server.pool)
         self.output = OutputQueue()
         self.last_active: float = server.now()
         self.closed = False
@@ -70,7 +70,7 @@ class Connection:
         self._next = 0
         self._due = 0
         self._early: dict[int, tuple[Request, list[Part] | None]] | None = None
-        self._backlog: list[bytearray] | None = None
+        self._backlog: list[bytearray | memoryview] | None = None
         self._inflight = 0
         self._held = 0
         self._busy = False
@@ -156,7 +156,7 @@ class Connection:
         """How many requests were handed on and are not answered, or answered too early to be sent."""
         return self._next - self._due
 
-    def _dispatch(self, frames: list[bytearray]) -> None:
+    def _dispatch(self, frames: list[bytearray | memoryview]) -> None:
         server = self._server
         handle = server.handler.handle
         received = self.last_active

@@ -46,7 +46,7 @@ def encode(correlation_id: int, value: ControlRequest | ControlResponse) -> byte
     return len(body).to_bytes(4, "big") + body
 
 
-def decode(frame: bytes | bytearray) -> tuple[int, ControlRequest | ControlResponse]:
+def decode(frame: bytes | bytearray | memoryview) -> tuple[int, ControlRequest | ControlResponse]:
     """The correlation id and the value of a frame without its length. Raises :class:`ProtocolError`."""
     try:
         correlation_id, kind, fields = msgpack.unpackb(frame, use_list=False, strict_map_key=True)

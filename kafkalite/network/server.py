@@ -25,11 +25,18 @@ from kafkalite.network.connection import Connection
 from kafkalite.network.listener import Listener, open_socket
 from kafkalite.network.output import is_resident, read_ahead
 from kafkalite.network.request import ConnectionInfo, RequestHandler
+from kafkalite.protocol.memory import FramePool
 
 log = logging.getLogger(__name__)
 
 SCRATCH = 1 << 16
 """Size of the shared buffer: also a bound on how long one connection keeps the others waiting."""
+
+
+POOL = 1 << 23
+"""Bytes of large frames' memory that are kept for the next ones, for as long as such come."""
+SWEEP = 5.0
+"""Seconds between looks at what has become idle, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,7 @@ class KafkaServer:
         self.now = now
         self.scratch = bytearray(SCRATCH)
         self.view = memoryview(self.scratch)
+        self.pool = FramePool(POOL)
         self.complaints = Complaints(log, now)
         self.memory = 0
         self.outstanding = 0
@@ -92,7 +100,7 @@ class KafkaServer:
         """Open a listener; ``port`` 0 takes a free one. Returns the port. Raises :class:`StartupError`."""
         opened = Listener(self, open_socket(host, port, self.limits.backlog), listener)
         self._listeners.append(opened)
-        if self._sweeper is None and self.limits.idle_timeout > 0:
+        if self._sweeper is None:
             self._plan_sweep()
         return opened.port
 
@@ -139,14 +147,17 @@ class KafkaServer:
 
     def _plan_sweep(self) -> None:
         # One pass over all connections now and then is cheaper than a timer for each.
-        self._sweeper = self.reactor.callLater(max(0.05, min(30.0, self.limits.idle_timeout / 10)), self._sweep)
+        idle = self.limits.idle_timeout
+        self._sweeper = self.reactor.callLater(max(0.05, min(SWEEP, idle / 10)) if idle > 0 else SWEEP, self._sweep)
 
     def _sweep(self) -> None:
-        before = self.now() - self.limits.idle_timeout
-        for connection in list(self._connections):
+        self.pool.trim()
+        idle = self.limits.idle_timeout
+        before = self.now() - idle
+        for connection in list(self._connections) if idle > 0 else ():
             waits_for_us = connection.outstanding and not connection.output
             if connection.last_active < before and not waits_for_us:
-                connection.close(f"idle for more than {self.limits.idle_timeout:g} s")
+                connection.close(f"idle for more than {idle:g} s")
         self._plan_sweep()
 
     # Memory.

@@ -9,6 +9,7 @@ import struct
 
 from kafkalite.protocol.api_keys import _NEVER, FIRST_FLEXIBLE, ApiKey, is_flexible
 from kafkalite.protocol.errors import ProtocolError
+from kafkalite.protocol.memory import FramePool
 from kafkalite.protocol.wire import INT32, MALFORMED, skip_tags
 
 __all__ = [
@@ -126,22 +127,25 @@ class FrameParser:
     Whoever reads the stream asks :meth:`target` where the next bytes go and tells :meth:`received` how many
     came. Small frames are read many at a time into ``scratch``, a buffer that any number of parsers share (it
     holds nothing between the two calls), and copied once; a large frame is read straight into its own
-    memory, which grows with what has come, so that a mere announcement of a large frame costs nothing.
+    memory, which grows with what has come, so that a mere announcement of a large frame costs little.
+    Memory of large frames comes from ``pool``: hold what is returned, or views of it, for as long as it is needed.
     """
 
-    __slots__ = ("_filled", "_large", "_partial", "_size", "_tail", "max_size")
+    __slots__ = ("_filled", "_first", "_large", "_memory", "_pool", "_size", "_tail", "max_size")
 
     LARGE = 1 << 15
     """A frame larger than this gets its own memory before it is complete."""
-    FIRST_ALLOCATION = 1 << 21
+    FIRST_ALLOCATION = (1 << 20) + (1 << 16)
     """Of a larger frame no more than this is allocated before as much has come."""
     PEEK = 256
     """After a large frame so little is read that the next large one is hardly copied at all."""
 
-    def __init__(self, max_size: int) -> None:
+    def __init__(self, max_size: int, pool: FramePool | None = None, first_allocation: int = FIRST_ALLOCATION) -> None:
         self.max_size = max_size
+        self._pool = pool or FramePool(0)
+        self._first = first_allocation
         self._tail: bytes | bytearray = b""
-        self._partial: bytearray | None = None
+        self._memory: memoryview | None = None
         self._filled = 0
         self._size = 0
         self._large = False
@@ -149,15 +153,15 @@ class FrameParser:
     @property
     def held(self) -> int:
         """Bytes of memory held for an incomplete frame."""
-        return len(self._tail) if self._partial is None else len(self._partial)
+        return len(self._tail) if self._memory is None else len(self._memory)
 
     def target(self, scratch: memoryview) -> memoryview:
         """Where to read the next bytes to; at least one byte long, to be filled from its start."""
-        partial = self._partial
-        if partial is not None:
-            if self._filled == len(partial):
-                partial.extend(bytes(min(self._size, 2 * self._filled) - self._filled))
-            return memoryview(partial)[self._filled :]
+        memory = self._memory
+        if memory is not None:
+            if self._filled == len(memory):
+                memory = self._grow(memory)
+            return memory[self._filled :]
         tail = self._tail
         if tail:
             size = len(tail)
@@ -165,24 +169,24 @@ class FrameParser:
             return scratch[size:]
         return scratch[: self.PEEK] if self._large else scratch
 
-    def received(self, scratch: bytearray, count: int) -> list[bytearray]:
+    def received(self, scratch: bytearray, count: int) -> list[bytearray | memoryview]:
         """``count`` bytes came into the last :meth:`target`: the frames that are complete now, without their lengths.
 
-        ``scratch`` is the buffer under the view that :meth:`target` was given. The target must have been let go.
+        ``scratch`` is the buffer under the view that :meth:`target` was given.
         Raises :class:`ProtocolError` for a negative or too large length.
         """
-        partial = self._partial
-        if partial is not None:
+        memory = self._memory
+        if memory is not None:
             self._filled += count
             if self._filled < self._size:
                 return []
-            self._partial = None
-            return [partial]
+            self._memory = None
+            return [memory]
         pos = 0
         end = len(self._tail) + count
         max_size = self.max_size
         unpack = INT32.unpack_from
-        frames: list[bytearray] = []
+        frames: list[bytearray | memoryview] = []
         while end - pos >= 4:
             size: int = unpack(scratch, pos)[0]
             after = pos + 4 + size
@@ -190,7 +194,7 @@ class FrameParser:
                 raise ProtocolError(f"a frame of {size} bytes (at most {max_size} are allowed)")
             if after > end:
                 if size > self.LARGE:
-                    self._start_large(scratch[pos + 4 : end], size)
+                    self._start_large(scratch, pos + 4, end, size)
                     return frames
                 break
             frames.append(scratch[pos + 4 : after])
@@ -200,9 +204,9 @@ class FrameParser:
         self._large = False
         return frames
 
-    def feed(self, data: bytes | bytearray | memoryview) -> list[bytearray]:
+    def feed(self, data: bytes | bytearray | memoryview) -> list[bytearray | memoryview]:
         """The frames that ``data`` completes, where the bytes have been read already."""
-        frames: list[bytearray] = []
+        frames: list[bytearray | memoryview] = []
         scratch = bytearray(2 * self.LARGE)
         rest = memoryview(data)
         with memoryview(scratch) as view:
@@ -215,10 +219,17 @@ class FrameParser:
                 frames += self.received(scratch, count)
         return frames
 
-    def _start_large(self, head: bytearray, size: int) -> None:
+    def _start_large(self, scratch: bytearray, pos: int, end: int, size: int) -> None:
         self._tail = b""
         self._large = True
-        self._filled = len(head)
+        self._filled = end - pos
         self._size = size
-        head.extend(bytes(min(size, max(self.FIRST_ALLOCATION, len(head) + 1)) - len(head)))
-        self._partial = head
+        capacity = min(size, max(self._first, self._filled + 1))
+        self._memory = memoryview(self._pool.take(capacity))[:capacity]
+        self._memory[: self._filled] = scratch[pos:end]
+
+    def _grow(self, memory: memoryview) -> memoryview:
+        grown = memoryview(bytearray(min(self._size, 2 * len(memory))))
+        grown[: len(memory)] = memory
+        self._memory = grown
+        return grown

@@ -15,7 +15,6 @@ from kafkalite.record.batch import (
     CRC_START,
     LOG_APPEND_TIME,
     LOG_OVERHEAD,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
     crc32c,
@@ -124,22 +123,24 @@ def convert_batches(
 ) -> ValidBatches:
     """Another format than the topic's: the records themselves, checked one by one, in one new batch."""
     produced: list[Record] = []
+    missing: list[int] = []
+    untimely: list[tuple[int, str]] = []
     codec = 0
     for pos, header in batches:
         codec = header.compression or codec
-        produced += records_of(records, header, pos, max_unfolded(config))
-    missing = [index for index, record in enumerate(produced) if record.key is None] if config.compacted else []
+        append_time = header.timestamp_type == LOG_APPEND_TIME
+        for record in records_of(records, header, pos, max_unfolded(config)):
+            if config.compacted and record.key is None:
+                missing.append(len(produced))
+            elif why := timestamp_error(record.timestamp, append_time, config, now_ms):
+                untimely.append((len(produced), why))
+            produced.append(record)
+    if untimely:
+        raise invalid_timestamp(untimely)
     if missing:
         raise keyless_records(missing)
-    append_time = config.timestamp_type == LOG_APPEND_TIME
-    if append_time:
+    if config.timestamp_type == LOG_APPEND_TIME:
         produced = [record._replace(timestamp=now_ms) for record in produced]
-    elif errors := [
-        (index, why)
-        for index, record in enumerate(produced)
-        if record.timestamp != NO_TIMESTAMP and (why := timestamp_error(record.timestamp, config, now_ms))
-    ]:
-        raise invalid_timestamp(errors)
     produced = [record._replace(offset=next_offset + index) for index, record in enumerate(produced)]
     codec = codec if config.target_codec is None else config.target_codec
     if config.target_magic < 2:

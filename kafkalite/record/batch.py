@@ -57,6 +57,10 @@ class CorruptRecordError(Exception):
     """Bytes that are not what they claim to be. The one exception for bad bytes."""
 
 
+class ChecksumError(CorruptRecordError):
+    """Bytes that do not have the CRC that they ought to have."""
+
+
 class BatchHeader:
     """What the header of a batch says. Of a magic 0/1 message: the same fields with what that format knows.
 
@@ -227,6 +231,8 @@ def iter_headers(buf: Buffer, *, allow_partial_tail: bool = False) -> Iterator[t
         size = _OFFSET_AND_SIZE.unpack_from(buf, pos)[1] + LOG_OVERHEAD
         if size < LEGACY_MIN_SIZE[0]:
             raise CorruptRecordError(f"batch of {size} bytes at {pos} is smaller than the least possible")
+        if left > MAGIC_POSITION and buf[pos + MAGIC_POSITION] > 2:
+            raise CorruptRecordError(f"unknown magic {buf[pos + MAGIC_POSITION]} at {pos}")
         if size > left:
             if allow_partial_tail:
                 return

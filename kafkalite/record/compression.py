@@ -120,6 +120,8 @@ def _decompress_gzip(view: memoryview, max_size: int) -> Buffer | None:
             raise CorruptRecordError("gzip: the stream is cut short")
         parts.append(part)
         rest = member.unused_data
+        if rest[:2] != b"\x1f\x8b":  # not another member: Java's reader passes over it, too
+            break
     return b"".join(parts)
 
 

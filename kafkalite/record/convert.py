@@ -9,7 +9,7 @@ from itertools import groupby
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
-from kafkalite.record.batch import LOG_APPEND_TIME, BatchHeader, CorruptRecordError, iter_headers
+from kafkalite.record.batch import LOG_APPEND_TIME, BatchHeader, ChecksumError, CorruptRecordError, iter_headers
 from kafkalite.record.compression import MAX_DECOMPRESSED_BYTES, ZSTD
 from kafkalite.record.legacy import encode_message_set, unwrap
 from kafkalite.record.records import Record, encode_batch, iter_records
@@ -25,7 +25,7 @@ def records_of(buf: Buffer, header: BatchHeader, pos: int = 0, max_size: int = M
     pairs = unwrap(buf, header, pos, max_size)
     for record, message in pairs:
         if not message.valid:
-            raise CorruptRecordError(f"Record is corrupt (stored crc = {message.header.crc}) at offset {record.offset}")
+            raise ChecksumError(f"Record is corrupt (stored crc = {message.header.crc}) at offset {record.offset}")
     return [record for record, _ in pairs]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
-from kafkalite.record.batch import BatchHeader
+from kafkalite.record.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
 from kafkalite.record.compression import CODECS, MAX_DECOMPRESSED_BYTES
 
 
@@ -114,8 +114,15 @@ def check_size(size: int, config: ValidationConfig) -> None:
         )
 
 
-def timestamp_error(timestamp: int, config: ValidationConfig, now_ms: int) -> str | None:
-    """Why ``timestamp`` is outside of what the topic allows at ``now_ms``; None where it is not."""
+def timestamp_error(timestamp: int, append_time: bool, config: ValidationConfig, now_ms: int) -> str | None:
+    """Why a record's ``timestamp`` is refused at ``now_ms``; None where it is not.
+
+    ``append_time`` says that the producer called it LogAppendTime, which is the broker's to say.
+    """
+    if config.timestamp_type == LOG_APPEND_TIME or timestamp == NO_TIMESTAMP:
+        if append_time:
+            return "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime."
+        return None
     before, after = config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms
     if now_ms - timestamp <= before and timestamp - now_ms <= after:
         return None

@@ -25,6 +25,7 @@ from kafkalite.record.batch import (
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_MASK,
     BatchHeader,
+    ChecksumError,
     CorruptRecordError,
     check_crc,
     compute_crc,
@@ -119,27 +120,32 @@ def _validate(
         check_size(header.size, config)
         if not check_crc(records, pos, header):
             computed = compute_crc(records, pos, header)
-            raise CorruptRecordError(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
+            raise ChecksumError(f"Record is corrupt (stored crc = {header.crc}, computed crc = {computed})")
     for _, header in batches:
         if header.magic != magic:
             raise _invalid(f"Batch magic {header.magic} is not the same as the first batch's magic byte {magic}")
     if from_client and len(batches) > 1 and (magic == 2 or any(header.compression for _, header in batches)):
         raise _invalid("Compressed outer record has more than one batch")
-    if magic == 2:
-        for pos, header in batches:
-            _check_batch(header, config, now_ms, from_client)
-            if config.compacted:
-                _check_keys(records, pos, header, config)
-    if magic < 2 or config.target_magic < 2:
-        return convert_batches(records, batches, next_offset, leader_epoch, config, now_ms)
-    return assign_batches(records, batches, next_offset, leader_epoch, config, now_ms)
+    try:
+        if magic == 2:
+            for pos, header in batches:
+                _check_batch(header, config, from_client)
+                _check_records(records, pos, header, config, now_ms)
+        if magic < 2 or config.target_magic < 2:
+            return convert_batches(records, batches, next_offset, leader_epoch, config, now_ms)
+        return assign_batches(records, batches, next_offset, leader_epoch, config, now_ms)
+    except ChecksumError:
+        raise
+    except CorruptRecordError as error:
+        # The bytes came as they were sent: sending them again, which CORRUPT_MESSAGE asks for, would not help.
+        raise _invalid(str(error)) from error
 
 
 def _invalid(message: str) -> ApiError:
     return ApiError(ErrorCode.INVALID_RECORD, message)
 
 
-def _check_batch(header: BatchHeader, config: ValidationConfig, now_ms: int, from_client: bool) -> None:
+def _check_batch(header: BatchHeader, config: ValidationConfig, from_client: bool) -> None:
     count = header.record_count
     if from_client:
         span = f"[{header.base_offset}, {header.last_offset}]"
@@ -162,22 +168,22 @@ def _check_batch(header: BatchHeader, config: ValidationConfig, now_ms: int, fro
     if header.compression > ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Unknown compression type id: {header.compression}")
     if not header.compression and count * _SMALLEST_RECORD > header.size - HEADER_SIZE:
-        raise CorruptRecordError(f"{count} records cannot fit into {header.size - HEADER_SIZE} bytes")
-    timestamp = header.max_timestamp
-    if config.timestamp_type == LOG_APPEND_TIME or timestamp == NO_TIMESTAMP:
-        if header.timestamp_type == LOG_APPEND_TIME:
-            raise invalid_timestamp(
-                [(0, "Invalid timestamp type in message. Producer should not set timestamp type to LogAppendTime.")]
-            )
-        return
-    # The first record's own time stands in for the oldest one.
-    for value in (timestamp, header.base_timestamp):
-        if value != NO_TIMESTAMP and (why := timestamp_error(value, config, now_ms)):
-            raise invalid_timestamp([(0, why)])
+        raise _invalid(f"{count} records cannot fit into {header.size - HEADER_SIZE} bytes")
 
 
-def _check_keys(records: memoryview, pos: int, header: BatchHeader, config: ValidationConfig) -> None:
-    if not header.is_control:
+def _check_records(records: memoryview, pos: int, header: BatchHeader, config: ValidationConfig, now_ms: int) -> None:
+    """What Kafka asks of every record. A record without a key is that before its timestamp counts."""
+    missing: list[int] = []
+    if config.compacted and not header.is_control:
         missing = check_keys(payload(records, header, pos, max_unfolded(config)), header.record_count)
-        if missing:
-            raise keyless_records(missing)
+    why = None
+    if len(missing) < header.record_count:
+        append_time = header.timestamp_type == LOG_APPEND_TIME
+        why = timestamp_error(header.max_timestamp, append_time, config, now_ms)
+        if not append_time and header.base_timestamp != NO_TIMESTAMP:
+            # The first record's own time stands in for the oldest one.
+            why = why or timestamp_error(header.base_timestamp, append_time, config, now_ms)
+    if why:
+        raise invalid_timestamp([(0, why)])
+    if missing:
+        raise keyless_records(missing)

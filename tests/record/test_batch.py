@@ -106,6 +106,13 @@ def test_senseless_headers_are_refused(data: bytes) -> None:
         list(iter_headers(data, allow_partial_tail=True))
 
 
+def test_an_unknown_magic_is_refused_even_in_a_partial_tail() -> None:
+    tail = struct.pack(">qiib", 0, 4000, 0, 5) + bytes(30)
+    with pytest.raises(CorruptRecordError, match="magic 5"):
+        list(iter_headers(KAFKA[2, 0, 0] + tail, allow_partial_tail=True))
+    assert len(list(iter_headers(KAFKA[2, 0, 0] + tail[:16], allow_partial_tail=True))) == 1
+
+
 def test_read_header_refuses_other_magics_and_short_buffers() -> None:
     for data in (KAFKA[1, 0, 0], KAFKA[2, 0, 0][:60], b""):
         with pytest.raises(CorruptRecordError):

@@ -49,7 +49,9 @@ def test_snappy_without_framing_and_concatenated() -> None:
 
 
 def test_gzip_of_several_members() -> None:
-    assert bytes(decompress(1, gzip.compress(b"a" * 500) + gzip.compress(b"b" * 20))) == b"a" * 500 + b"b" * 20
+    several = gzip.compress(b"a" * 500) + gzip.compress(b"b" * 20)
+    for tail in (b"", bytes(9), b"tail"):
+        assert bytes(decompress(1, several + tail)) == b"a" * 500 + b"b" * 20
 
 
 def test_lz4_header_of_magic_0_is_kafkas_broken_one() -> None:

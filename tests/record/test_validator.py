@@ -79,7 +79,7 @@ def test_read_only_buffers_are_copied() -> None:
         ({"record_count": 0}, ErrorCode.INVALID_RECORD, "count"),
         ({"record_count": 5}, ErrorCode.INVALID_RECORD, "Inconsistent"),
         ({"last_offset_delta": -1, "record_count": 0}, ErrorCode.INVALID_RECORD, "offset range"),
-        ({"last_offset_delta": 900, "record_count": 901}, ErrorCode.CORRUPT_MESSAGE, "cannot fit"),
+        ({"last_offset_delta": 900, "record_count": 901}, ErrorCode.INVALID_RECORD, "cannot fit"),
         ({"producer_id": 4}, ErrorCode.INVALID_RECORD, "sequence"),
         ({"attributes": 0x20}, ErrorCode.INVALID_RECORD, "control"),
         ({"attributes": 0x05}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "5"),
@@ -235,6 +235,33 @@ def test_topics_of_an_old_format(target: int) -> None:
     assert [r.offset for r in stored(result)] == [500, 501, 502]
     idempotent = encode_batch(records(3), producer_id=1, producer_epoch=0, base_sequence=0)
     assert refusal(idempotent, config).code is ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+
+
+def test_append_time_of_old_producers_is_refused_too() -> None:
+    for config, timestamp in ((ValidationConfig(timestamp_type=1), 5), (PLAIN, -1)):
+        for codec in (0, 1):
+            data = encode_message_set([Record(0, timestamp, b"k", b"v")], 1, codec=codec, timestamp_type=1)
+            assert refusal(data, config).code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_a_record_without_a_key_is_that_first_and_a_timestamp_of_another_one_wins() -> None:
+    config = ValidationConfig(compacted=True, message_timestamp_after_max_ms=0)
+    late, keyless = Record(0, NOW + 1, b"k", b"v"), Record(0, NOW + 1, None, b"v")
+    for build in (encode_batch, lambda found: encode_message_set(found, 1)):
+        assert refusal(build([keyless]), config).code is ErrorCode.INVALID_RECORD
+        assert refusal(build([late, keyless._replace(offset=1)]), config).code is ErrorCode.INVALID_TIMESTAMP
+
+
+def test_malformed_records_behind_a_right_crc_are_invalid_not_corrupt() -> None:
+    # CORRUPT_MESSAGE would have producers send them again for ever.
+    header = read_header(encode_batch(records(3)))
+    data = assemble(header, b"\x7f" * 40)
+    run(data)  # not walked, so not seen
+    assert refusal(data, ValidationConfig(compacted=True)).code is ErrorCode.INVALID_RECORD
+    header.attributes = 1
+    assert refusal(assemble(header, b"no gzip at all"), ValidationConfig(compression_type="lz4")).code is (
+        ErrorCode.INVALID_RECORD
+    )
 
 
 def test_bombs_are_refused() -> None:

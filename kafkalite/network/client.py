@@ -160,7 +160,8 @@ class BrokerConnection:
 
     def connectionLost(self, reason: Any) -> None:  # noqa: N802
         """The reactor saw the connection fail."""
-        self._lose(str(getattr(reason, "value", reason)))
+        result = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) if self._state != "closed" else 0
+        self._lose(os.strerror(result) if result else str(getattr(reason, "value", reason)))
 
     def doWrite(self) -> None:  # noqa: N802
         """The connection is established, or takes more."""

@@ -84,7 +84,7 @@ class FakeReactor(Clock):
     """Time that is told to pass, and the descriptors that it was asked to watch."""
 
     def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__()
         self.readers: set[Any] = set()
         self.writers: set[Any] = set()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import struct
+from typing import Any
 
 import pytest
 from twisted.internet.defer import Deferred
@@ -34,12 +36,12 @@ def answer(correlation_id: int, body: bytes, flexible: bool = False) -> bytes:
     return struct.pack(">i", len(data)) + data
 
 
-def failure_of(work: Deferred[object]) -> str:
+def failure_of(work: Deferred[Any]) -> str:
     errors: list[str] = []
 
-    def failed(failure: object) -> None:
-        failure.trap(ConnectionLost)  # type: ignore[attr-defined]
-        errors.append(str(failure.value))  # type: ignore[attr-defined]
+    def failed(failure: Any) -> None:
+        failure.trap(ConnectionLost)
+        errors.append(str(failure.value))
 
     work.addErrback(failed)
     return errors[0] if errors else ""
@@ -48,8 +50,8 @@ def failure_of(work: Deferred[object]) -> str:
 @pytest.mark.parametrize("step", [1, 5, 1 << 30])
 def test_requests_are_pipelined_and_answered_in_order(step: int) -> None:
     _, sock, connection = open_connection()
-    first = deferred(connection.send(1, 11, b"fetch"))
-    second = deferred(connection.send(1, 12, [b"fet", memoryview(b"ch")]))
+    first: Any = deferred(connection.send(1, 11, b"fetch"))
+    second: Any = deferred(connection.send(1, 12, [b"fet", memoryview(b"ch")]))
     assert sock.sent.count(b"follower") == 2
     assert sock.sent.endswith(b"fetch")
     receive(sock, connection, answer(1, b"one") + answer(2, b"two", flexible=True), step)
@@ -61,7 +63,7 @@ def test_large_answers_are_writable_and_their_own() -> None:
     _, sock, connection = open_connection()
     bodies = []
     for number, letter in enumerate((b"a", b"b"), start=1):
-        work = deferred(connection.send(1, 11, b""))
+        work: Any = deferred(connection.send(1, 11, b""))
         receive(sock, connection, answer(number, letter * 3_000_000))
         bodies.append(work.result)
     bodies[0][0:1] = b"X"
@@ -135,3 +137,16 @@ def test_connecting_takes_no_longer_than_its_timeout() -> None:
     reactor.advance(3.1)
     assert "no connection within 3 s" in failure_of(work)
     assert not connection.connected
+
+
+def test_a_refused_connection_says_so() -> None:
+    reactor = FakeReactor()
+    reactor.resolve = lambda _: Deferred()  # type: ignore[attr-defined]
+    connection = BrokerConnection(reactor, "broker", 9092, None)
+    work = deferred(connection.connect())
+    sock = FakeSocket()
+    sock.getsockopt = lambda *_: errno.ECONNREFUSED  # type: ignore[method-assign]
+    connection.attach(sock)
+    connection.connectionLost(None)
+    assert "Connection refused" in failure_of(work)
+    assert sock.closed

@@ -7,6 +7,7 @@ import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -370,7 +371,7 @@ def test_stopping_gives_answers_that_are_under_way() -> None:
     quiet, _ = harness.client()
     sock, connection = harness.client()
     harness.receive(sock, connection, frame(1))
-    stopped = deferred(harness.server.stop(5.0))
+    stopped: Any = deferred(harness.server.stop(5.0))
     assert quiet.closed
     assert not stopped.called
     assert connection not in harness.reactor.readers
@@ -385,7 +386,7 @@ def test_stopping_waits_no_longer_than_its_grace() -> None:
     harness = Harness()
     sock, connection = harness.client()
     harness.receive(sock, connection, frame(1))
-    stopped = deferred(harness.server.stop(5.0))
+    stopped: Any = deferred(harness.server.stop(5.0))
     harness.reactor.advance(5.1)
     assert stopped.called
     assert sock.closed

@@ -15,6 +15,7 @@ from kafkalite.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
+    ForgottenPartition,
     decode_fetch,
     decode_fetch_response,
     encode_fetch_request,
@@ -68,7 +69,7 @@ def test_the_library_reads_our_requests(version: int) -> None:
         FetchPartition("t", TOPIC_ID, 1),
         FetchPartition("u", uuid.UUID(int=78), 0),
     ]
-    forgotten = [("t", TOPIC_ID, 4), ("t", TOPIC_ID, 5)]
+    forgotten: list[ForgottenPartition] = [("t", TOPIC_ID, 4), ("t", TOPIC_ID, 5)]
     body = encode_fetch_request(version, FetchRequest(2, 99, 500, 1, 1 << 23, 0, 7, 8, partitions, forgotten, "r"))
     message = codec.decode_request(ApiKey.FETCH, version, memoryview(body))
     assert [len(topic.partitions) for topic in message.topics] == [2, 1]
@@ -152,7 +153,7 @@ def test_messages_cut_short_anywhere_are_refused(golden: Golden) -> None:
     decode = decode_fetch if golden.side == "request" else decode_fetch_response
     for end in range(len(golden.data)):
         with pytest.raises(ProtocolError):
-            decode(golden.version, memoryview(golden.data)[:end])  # type: ignore[operator]
+            decode(golden.version, memoryview(golden.data)[:end])
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_frames_come_out_as_they_went_in(frames: list[bytes], step: int) -> None
         frames = [frame[:3000] for frame in frames[:20]]
     data = stream(frames) + b"\0\0"
     parser = FrameParser(10_000_000)
-    out = []
+    out: list[Any] = []
     for pos in range(0, len(data), step):
         out += parser.feed(data[pos : pos + step])
     assert out == frames
@@ -46,7 +47,8 @@ def test_frames_come_out_as_they_went_in(frames: list[bytes], step: int) -> None
 
 
 def test_frames_share_no_memory() -> None:
-    first, second = FrameParser(100).feed(stream([b"aaaa", b"bbbb"]))
+    frames: list[Any] = list(FrameParser(100).feed(stream([b"aaaa", b"bbbb"])))
+    first, second = frames
     first[:] = b"XXXX"
     assert second == b"bbbb"
 

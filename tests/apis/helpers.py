@@ -53,7 +53,7 @@ class FakeReplicas:
         self.produce_errors: dict[TopicPartition, ErrorCode] = {}
         self.fetches: list[tuple[FetchParams, list[Any]]] = []
         self.results: dict[TopicPartition, FetchResult] = {}
-        self.held: list[Callable[[], None]] = []
+        self.held: list[Callable[[], object]] = []
         self.hold = False
         self.broken = False
         self.watched: list[TopicPartition] = []
@@ -78,7 +78,7 @@ class FakeReplicas:
             for error in (self.produce_errors.get(tp, ErrorCode.NONE),)
         ]
         if self.hold:
-            self.held.append(lambda: on_done(results) and None)
+            self.held.append(lambda: on_done(results))
         else:
             on_done(results)
 

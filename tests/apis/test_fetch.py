@@ -61,6 +61,11 @@ def stored(data: bytes) -> FileRegion:
     return FileRegion(handle.fileno(), 0, len(data), handle)
 
 
+def data_of(records: FileRegion | bytes | bytearray | memoryview | None) -> bytes:
+    assert not isinstance(records, FileRegion)
+    return bytes(records or b"")
+
+
 def batch(offset: int = 0, codec: int = 0) -> bytes:
     return encode_batch([Record(offset, 1000, b"k", b"v", (), -1)], base_offset=offset, codec=codec)
 
@@ -76,8 +81,8 @@ def test_records_arrive_as_they_are_stored(version: int) -> None:
     broker.replicas.results[T0] = has_records(T0, data)
     response = fetch(broker, version, ask(T0, T1, ids=version >= 13))
     first, second = response.partitions
-    assert (first.partition, bytes(first.records or b""), first.high_watermark) == (0, data, 9)
-    assert (second.partition, bytes(second.records or b"")) == (1, b"")
+    assert (first.partition, data_of(first.records), first.high_watermark) == (0, data, 9)
+    assert (second.partition, data_of(second.records)) == (1, b"")
     if version >= 13:
         assert first.topic_id == TOPIC_ID
 
@@ -240,7 +245,7 @@ class TestSessions:
 def test_old_clients_get_old_messages(version: int, magic: int) -> None:
     broker = FakeBroker()
     broker.replicas.results[T0] = has_records(T0, batch(3))
-    records = bytes(fetch(broker, version, ask(T0)).partitions[0].records or b"")
+    records = data_of(fetch(broker, version, ask(T0)).partitions[0].records)
     assert records[:8] == (3).to_bytes(8, "big")
     assert records[16] == magic
 
@@ -250,7 +255,7 @@ def test_conversion_may_be_forbidden() -> None:
     broker.logs.message_downconversion_enable = False
     broker.replicas.results[T0] = has_records(T0, batch(3))
     answer = fetch(broker, 3, ask(T0)).partitions[0]
-    assert (answer.error, bytes(answer.records or b"")) == (ErrorCode.UNSUPPORTED_VERSION, b"")
+    assert (answer.error, data_of(answer.records)) == (ErrorCode.UNSUPPORTED_VERSION, b"")
 
 
 @pytest.mark.parametrize("version", [2, 4, 9])
@@ -263,11 +268,11 @@ def test_zstd_is_kept_from_clients_that_do_not_know_it(version: int) -> None:
     answer = fetch(broker, version, ask(T0)).partitions[0]
     assert answer.error == 0
     if version >= 4:
-        assert bytes(answer.records or b"") == batch(3) + batch(4)
+        assert data_of(answer.records) == batch(3) + batch(4)
 
 
 def test_zstd_reaches_clients_that_know_it() -> None:
     broker = FakeBroker()
     data = batch(3, codec=4)
     broker.replicas.results[T0] = has_records(T0, data)
-    assert bytes(fetch(broker, 10, ask(T0)).partitions[0].records or b"") == data
+    assert data_of(fetch(broker, 10, ask(T0)).partitions[0].records) == data

@@ -1,0 +1,154 @@
+"""Listeners: where a broker binds, and where others reach it.
+
+Answers to: ``kafka.cluster.EndPoint``'s parsing and the listener rules of ``kafka.server.KafkaConfig``. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafkalite.broker.config_keys import BROKER_CONFIGS
+from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Endpoint
+from kafkalite.common.errors import ConfigError
+
+_LISTENER = re.compile(r"^([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)$")
+_IMPLEMENTED_PROTOCOLS = ("PLAINTEXT",)
+
+
+def parse_listeners(name: str, text: str, listener_map: Mapping[str, str]) -> list[Endpoint]:
+    """``NAME://host:port[,…]`` as endpoints. Raises :class:`ConfigError` naming the key ``name``."""
+    endpoints = []
+    for part in (part.strip() for part in text.split(",")):
+        if not part:
+            continue
+        match = _LISTENER.match(part)
+        if match is None or int(match[3]) > 65535 or int(match[3]) < 0:
+            raise ConfigError(
+                f"Invalid value {part} for configuration {name}: allowed is NAME://host:port, port 0 to 65535"
+            )
+        listener = match[1].upper()
+        protocol = listener_map.get(listener)
+        if protocol is None:
+            raise ConfigError(
+                f"Invalid value {part} for configuration {name}: allowed are the listener names of "
+                f"listener.security.protocol.map ({', '.join(sorted(listener_map))})"
+            )
+        endpoints.append(Endpoint(listener, protocol, match[2], int(match[3])))
+    if not endpoints:
+        raise ConfigError(f"Invalid value {text!r} for configuration {name}: allowed is at least one NAME://host:port")
+    names = [endpoint.listener for endpoint in endpoints]
+    ports = [endpoint.port for endpoint in endpoints if endpoint.port]
+    if len(set(names)) != len(names):
+        raise ConfigError(f"Invalid value {text} for configuration {name}: allowed is each listener name once")
+    if name == "listeners" and len(set(ports)) != len(ports):
+        raise ConfigError(f"Invalid value {text} for configuration {name}: allowed is each port once")
+    return endpoints
+
+
+def served_listeners(name: str, text: str, listener_map: Mapping[str, str]) -> list[Endpoint]:
+    """The same, refusing security protocols that are not served."""
+    endpoints = parse_listeners(name, text, listener_map)
+    for endpoint in endpoints:
+        if endpoint.security_protocol not in _IMPLEMENTED_PROTOCOLS:
+            raise ConfigError(
+                f"Invalid value {text} for configuration {name}: security protocol {endpoint.security_protocol} "
+                f"is not served; allowed is {', '.join(_IMPLEMENTED_PROTOCOLS)}"
+            )
+    return endpoints
+
+
+def with_control_plane(
+    listeners: list[Endpoint], values: Mapping[str, Any], listener_map: Mapping[str, str]
+) -> tuple[Endpoint, ...]:
+    """``listeners`` with the control plane's: where absent it is added, on a free port of the first one's host."""
+    named = values["control.plane.listener.name"]
+    present = any(endpoint.listener == CONTROL_PLANE_LISTENER for endpoint in listeners)
+    if named is not None and named.upper() != CONTROL_PLANE_LISTENER:
+        raise ConfigError(
+            f"Invalid value {named} for configuration control.plane.listener.name: allowed is {CONTROL_PLANE_LISTENER}"
+        )
+    if named is not None and not present:
+        raise ConfigError(
+            f"Invalid value {values['listeners']} for configuration listeners: allowed is a list that has "
+            f"{CONTROL_PLANE_LISTENER}, which control.plane.listener.name asks for"
+        )
+    if present:
+        if len(listeners) == 1:
+            raise ConfigError(
+                f"Invalid value {values['listeners']} for configuration listeners: allowed is at least one listener "
+                f"besides {CONTROL_PLANE_LISTENER}"
+            )
+        return tuple(listeners)
+    protocol = listener_map[CONTROL_PLANE_LISTENER]
+    return (*listeners, Endpoint(CONTROL_PLANE_LISTENER, protocol, listeners[0].host, 0))
+
+
+def advertised_listeners(
+    values: Mapping[str, Any], listeners: Sequence[Endpoint], listener_map: Mapping[str, str]
+) -> tuple[Endpoint, ...]:
+    """Where others are to come, for each listener; port 0 is filled in once it is bound."""
+    text = values["advertised.listeners"]
+    chosen = list(listeners) if not text else served_listeners("advertised.listeners", text, listener_map)
+    bound = {endpoint.listener: endpoint for endpoint in listeners}
+    for endpoint in chosen:
+        if endpoint.listener not in bound:
+            raise ConfigError(
+                f"Invalid value {text} for configuration advertised.listeners: allowed are the names in listeners "
+                f"({', '.join(bound)})"
+            )
+        if text and endpoint.host in ("0.0.0.0", "::"):
+            raise ConfigError(
+                f"Invalid value {text} for configuration advertised.listeners: allowed is an address that clients can "
+                f"reach, not {endpoint.host}"
+            )
+    if all(endpoint.listener != CONTROL_PLANE_LISTENER for endpoint in chosen):
+        plane = bound[CONTROL_PLANE_LISTENER]
+        host = plane.host or chosen[0].host
+        chosen.append(Endpoint(plane.listener, plane.security_protocol, host, plane.port))
+    return tuple(
+        Endpoint(endpoint.listener, endpoint.security_protocol, _reachable(endpoint.host), endpoint.port)
+        for endpoint in chosen
+    )
+
+
+def _reachable(host: str) -> str:
+    # As Kafka does for a listener on every address: the machine's own full name.
+    return socket.getfqdn() if host in ("", "0.0.0.0", "::") else host
+
+
+def listener_protocols(values: Mapping[str, Any]) -> dict[str, str]:
+    """``listener.security.protocol.map`` as a mapping, the control plane included."""
+    name, text = "listener.security.protocol.map", values["listener.security.protocol.map"]
+    known = BROKER_CONFIGS["security.inter.broker.protocol"].choices
+    mapped = {}
+    for part in (part.strip() for part in text.split(",") if part.strip()):
+        listener, _, protocol = part.partition(":")
+        if protocol.strip().upper() not in known or not listener.strip():
+            raise ConfigError(f"Invalid value {part} for configuration {name}: allowed is NAME:{'|'.join(known)}")
+        mapped[listener.strip().upper()] = protocol.strip().upper()
+    mapped.setdefault(CONTROL_PLANE_LISTENER, "PLAINTEXT")
+    return mapped
+
+
+def inter_broker_listener(values: Mapping[str, Any], advertised: Sequence[Endpoint]) -> str:
+    """Name of the listener on which brokers fetch from each other."""
+    named, protocol = values["inter.broker.listener.name"], values["security.inter.broker.protocol"]
+    clients = [endpoint for endpoint in advertised if endpoint.listener != CONTROL_PLANE_LISTENER]
+    for endpoint in clients:
+        if endpoint.listener == (named.upper() if named else protocol):
+            return endpoint.listener
+    if named:
+        raise ConfigError(
+            f"Invalid value {named} for configuration inter.broker.listener.name: allowed are the advertised listeners "
+            f"({', '.join(endpoint.listener for endpoint in clients)})"
+        )
+    for endpoint in clients:
+        if endpoint.security_protocol == protocol:
+            return endpoint.listener
+    raise ConfigError(
+        f"Invalid value {protocol} for configuration security.inter.broker.protocol: "
+        "allowed is the protocol of one of the listeners"
+    )

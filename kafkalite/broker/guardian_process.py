@@ -84,8 +84,8 @@ def _read(connection: _socket.socket, count: int) -> bytes:
 
 def main(hosts: str) -> None:
     """Guard until standard input ends, then act."""
-    import signal  # noqa: PLC0415
-    import time  # noqa: PLC0415
+    import signal
+    import time
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

@@ -19,7 +19,7 @@ from kazoo import exceptions, security
 from kazoo.client import KazooClient, KazooState
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol import serialization
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.connection import ConnectionDropped, ConnectionHandler
 from kazoo.protocol.states import KeeperState, WatchedEvent
 from kazoo.retry import KazooRetry
 
@@ -34,7 +34,7 @@ T = TypeVar("T")
 MAX_PACKET = 1_000_000
 """Bytes of one request; ZooKeeper drops the connection, and all outstanding requests, past 1,048,575."""
 MAX_ANSWER = 64 << 20
-_WRITE_SIZE = 256 << 10
+_WRITE_SIZE = _READ_SIZE = 256 << 10
 _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token")
 
 _ERRORS: tuple[tuple[type[Exception], type[ZkError]], ...] = (
@@ -359,10 +359,41 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             client.wake()
         self._write(out, connect_timeout)
 
-    def _read(self, length: int, timeout: float) -> bytes:
-        if not 0 <= length <= MAX_ANSWER:
-            raise exceptions.ConnectionDropped(f"an answer of {length} bytes")
-        return cast(bytes, super()._read(length, timeout))
+    def _connect(self, *address: Any) -> Any:
+        self._received = bytearray()
+        self._frame: bytes | None = None
+        return super()._connect(*address)
+
+    def _read_socket(self, read_timeout: float) -> Any:
+        # all that has come in one call, where kazoo makes four system calls for each answer
+        try:
+            chunk = self._socket.recv(_READ_SIZE)
+        except BlockingIOError:
+            return None
+        if not chunk:
+            raise ConnectionDropped("ZooKeeper closed the connection")
+        received = self._received
+        received += chunk
+        position = 0
+        closed = None
+        while closed is None and len(received) - position >= 4:
+            (length,) = serialization.int_struct.unpack_from(received, position)
+            if not 0 <= length <= MAX_ANSWER:
+                raise ConnectionDropped(f"an answer of {length} bytes")
+            if len(received) - position - 4 < length:
+                break
+            self._frame = bytes(received[position + 4 : position + 4 + length])
+            position += 4 + length
+            closed = super()._read_socket(read_timeout)
+        del received[:position]
+        return closed
+
+    def _read_header(self, timeout: float) -> Any:
+        frame, self._frame = self._frame, None
+        if frame is None:  # while connecting
+            return super()._read_header(timeout)
+        header, offset = serialization.ReplyHeader.deserialize(frame, 0)
+        return header, frame, offset
 
 
 class _Client(KazooClient):  # type: ignore[misc]

@@ -40,6 +40,7 @@ class Term:
         self.batch = RequestBatch(self.context, broker_id, claim.epoch)
         self.over = False
         self._put = put
+        self._watches: dict[Event, Watch] = {}
 
     @property
     def epoch(self) -> int:
@@ -84,11 +85,16 @@ class Term:
     def watch(self, event: Event) -> Watch:
         """A watch that queues ``event``. A lost connection queues nothing: the whole term begins anew after it."""
 
+        known = self._watches.get(event)
+        if known is not None:
+            return known
+
         def fired(seen: WatchEvent) -> None:
             if seen.type is not EventType.LOST:
                 self.put(event)
 
-        return fired
+        # Always the same callable for the same event, so that watching twice is watching once.
+        return self._watches.setdefault(event, fired)
 
     def on_topic(self, seen: WatchEvent) -> None:
         """Watch of an assignment znode."""

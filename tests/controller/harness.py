@@ -1,0 +1,198 @@
+"""A cluster without sockets: a ZooKeeper in memory, controllers on virtual time, brokers that only take notes."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+from kafkalite.cluster.control import ControlRequest, ControlResponse, LeaderAndIsr, StopReplica, UpdateMetadata
+from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import Future, deferred
+from kafkalite.common.types import TopicPartition
+from kafkalite.controller.controller import Controller, ControllerConfig, ControllerStores
+from kafkalite.testing.clock import ManualClock
+from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
+from kafkalite.zk.stores.admin import AdminStore
+from kafkalite.zk.stores.brokers import BrokerStore
+from kafkalite.zk.stores.config import ConfigStore
+from kafkalite.zk.stores.controller import ControllerStore
+from kafkalite.zk.stores.notifications import NotificationStore
+from kafkalite.zk.stores.topics import TopicStore
+from kafkalite.zk.znodes import topics
+from kafkalite.zk.znodes.topics import TopicAssignment
+
+T = TypeVar("T")
+logging.getLogger("kafkalite").setLevel(logging.CRITICAL)
+
+
+def run(work: Awaitable[T]) -> T:
+    """The result of ``work``, which must end without waiting."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+    deferred(work).addCallbacks(results.append, lambda failure: errors.append(failure.value))
+    if errors:
+        raise errors[0]
+    assert results, "still waiting"
+    return results[0]
+
+
+def tp(text: str) -> TopicPartition:
+    topic, _, partition = text.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
+def numbers(ids: Sequence[int]) -> str:
+    return ",".join(map(str, ids)) or "none"
+
+
+def assignment_text(value: PartitionAssignment) -> str:
+    text = numbers(value.replicas)
+    if value.adding:
+        text += f" adding {numbers(value.adding)}"
+    if value.removing:
+        text += f" removing {numbers(value.removing)}"
+    return text
+
+
+class House:
+    """The cluster. ``notes`` are the requests that brokers got, ``take()`` is their transcript."""
+
+    def __init__(self, config: ControllerConfig | None = None) -> None:
+        self.zk = MemoryZooKeeper()
+        self.clock = ManualClock()
+        self.config = config or ControllerConfig(auto_leader_rebalance=False)
+        self.sessions: dict[int, MemoryZkClient] = {}
+        self.controllers: dict[int, Controller] = {}
+        self.controller_clients: dict[int, MemoryZkClient] = {}
+        self.active: dict[int, int] = {}
+        self.notes: list[tuple[int, ControlRequest]] = []
+        self.mute: set[int] = set()
+        self.refuse: set[int] = set()
+        self.held: list[tuple[Future[ControlResponse], ControlResponse]] = []
+        self.answer: Callable[[int, ControlRequest], ControlResponse] = lambda _, __: ControlResponse(ErrorCode.NONE)
+        self.client = self.zk.client()
+        self.topics = TopicStore(self.client)
+        self.admin = AdminStore(self.client)
+        self.configs = ConfigStore(self.client, self.clock.time_ms)
+        self.notifications = NotificationStore(self.client)
+
+    # Brokers
+
+    def start(self, *broker_ids: int) -> House:
+        for broker_id in broker_ids:
+            client = self.sessions[broker_id] = self.zk.client()
+            endpoint = Endpoint("CONTROLPLANE", "PLAINTEXT", "localhost", 9000 + broker_id)
+            run(BrokerStore(client, self.clock).register(Broker(broker_id, (endpoint,))))
+        return self
+
+    def kill(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            self.sessions.pop(broker_id).close()
+
+    def bounce(self, broker_id: int) -> None:
+        """A restart so quick that the controller sees one change."""
+        client = self.controller_clients[next(iter(self.controller_clients))]
+        client.before = None
+        watches, client._child_watches["/brokers/ids"] = dict(client._child_watches["/brokers/ids"]), {}
+        self.kill(broker_id)
+        client._child_watches["/brokers/ids"] = watches
+        self.start(broker_id)
+
+    def control(self, broker_id: int) -> Controller:
+        """A controller on a session of its own, standing for election."""
+        client = self.controller_clients[broker_id] = self.zk.client()
+        stores = ControllerStores(
+            BrokerStore(client, self.clock),
+            TopicStore(client),
+            ControllerStore(client, self.clock),
+            ConfigStore(client, self.clock.time_ms),
+            AdminStore(client),
+            NotificationStore(client),
+        )
+        controller = self.controllers[broker_id] = Controller(broker_id, stores, self, self.clock, self.config)
+
+        def changed(controller_id: int) -> None:
+            self.active[broker_id] = controller_id
+
+        controller.on_change = changed
+        client.add_listener(controller.on_session)
+        controller.start()
+        return controller
+
+    def send(self, broker: Broker, request: ControlRequest) -> Awaitable[ControlResponse]:
+        answer: Future[ControlResponse] = Future()
+        if broker.id in self.refuse:
+            answer.errback(OSError("connection refused"))
+            return answer
+        self.notes.append((broker.id, request))
+        response = self.answer(broker.id, request)
+        if broker.id in self.mute:
+            self.held.append((answer, response))
+        else:
+            answer.callback(response)
+        return answer
+
+    def release(self) -> None:
+        """Answer what mute brokers were asked."""
+        held, self.held = self.held, []
+        self.mute.clear()
+        for answer, response in held:
+            answer.callback(response)
+
+    # Topics
+
+    def topic(
+        self, name: str, partitions: Mapping[int, Sequence[int]], config: Mapping[str, str] | None = None
+    ) -> uuid.UUID:
+        topic_id = uuid.uuid4()
+        value = TopicAssignment(topic_id, {i: PartitionAssignment(tuple(r)) for i, r in partitions.items()})
+        run(self.topics.create(name, value, config or {}))
+        return topic_id
+
+    def leader_writes(self, name: str, isr: Sequence[int], notify: bool = True) -> None:
+        """The leader of a partition changes its ISR."""
+        state = self.read(name)
+        assert state is not None
+        run(self.client.set(topics.state_path(tp(name)), topics.encode_state(state.with_(isr=tuple(isr)))))
+        if notify:
+            run(self.notifications.create_isr_change([tp(name)]))
+
+    def read(self, name: str) -> PartitionState | None:
+        return run(self.topics.state(tp(name)))
+
+    def state(self, name: str) -> str:
+        state = self.read(name)
+        if state is None:
+            return "none"
+        return f"leader {state.leader} epoch {state.leader_epoch} isr {numbers(state.isr)} by {state.controller_epoch}"
+
+    def assignment(self, name: str) -> str:
+        found = run(self.topics.assignment(tp(name).topic))
+        assert found is not None
+        return assignment_text(found[0].partitions[tp(name).partition])
+
+    # Transcripts
+
+    def take(self) -> str:
+        """What the brokers were told since the last time."""
+        notes, self.notes = self.notes, []
+        return "\n".join(f"{broker_id} <- {self._text(request)}" for broker_id, request in notes)
+
+    def _text(self, request: ControlRequest) -> str:
+        if isinstance(request, (LeaderAndIsr, UpdateMetadata)):
+            kind = "lead/follow" if isinstance(request, LeaderAndIsr) else "metadata"
+            states = [
+                f"{s.topic_partition}: {s.leader}/{s.leader_epoch} [{numbers(s.isr)}]"
+                for s in sorted(request.states, key=lambda s: s.topic_partition)
+            ]
+            alive = numbers([broker.id for broker in request.brokers])
+            return f"{kind} ({alive}) " + "; ".join(states) if states else f"{kind} ({alive})"
+        assert isinstance(request, StopReplica)
+        stops = [
+            f"{p.topic_partition} at {p.leader_epoch}{' and delete' if p.delete else ''}"
+            for p in sorted(request.partitions, key=lambda p: p.topic_partition)
+        ]
+        return "stop " + "; ".join(stops)

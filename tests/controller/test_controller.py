@@ -1,0 +1,340 @@
+"""Election, failover and the life of brokers and topics, as transcripts."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from kafkalite.cluster.control import ControlledShutdown, LeaderAndIsr, UpdateMetadata
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import ZERO_UUID
+from kafkalite.controller.controller import ControllerConfig
+from kafkalite.zk.znodes import topics as topic_znodes
+from .harness import House, run, tp
+
+
+def text(expected: str) -> str:
+    return dedent(expected).strip()
+
+
+def test_a_topic_is_created() -> None:
+    house = House().start(1, 2, 3)
+    house.control(1)
+    house.take()
+    house.topic("t", {0: [1, 2], 1: [2, 3]})
+    assert house.take() == text("""
+        1 <- lead/follow (1,2,3) t-0: 1/0 [1,2]
+        1 <- metadata (1,2,3) t-0: 1/0 [1,2]; t-1: 2/0 [2,3]
+        2 <- lead/follow (1,2,3) t-0: 1/0 [1,2]; t-1: 2/0 [2,3]
+        2 <- metadata (1,2,3) t-0: 1/0 [1,2]; t-1: 2/0 [2,3]
+        3 <- lead/follow (1,2,3) t-1: 2/0 [2,3]
+        3 <- metadata (1,2,3) t-0: 1/0 [1,2]; t-1: 2/0 [2,3]
+    """)
+    assert house.state("t-0") == "leader 1 epoch 0 isr 1,2 by 1"
+
+
+def test_a_broker_fails_and_returns() -> None:
+    house = House().start(1, 2, 3)
+    house.control(2)
+    house.topic("t", {0: [1, 2, 3], 1: [2, 1], 2: [1]})
+    house.take()
+    house.kill(1)
+    assert house.take() == text("""
+        2 <- lead/follow (2,3) t-0: 2/1 [2,3]; t-1: 2/1 [2]
+        2 <- metadata (2,3) t-0: 2/1 [2,3]; t-1: 2/1 [2]; t-2: -1/1 [1]
+        3 <- lead/follow (2,3) t-0: 2/1 [2,3]
+        3 <- metadata (2,3) t-0: 2/1 [2,3]; t-1: 2/1 [2]; t-2: -1/1 [1]
+    """)
+    house.start(1)
+    assert house.take() == text("""
+        1 <- lead/follow (1,2,3) t-2: 1/2 [1]; t-0: 2/1 [2,3]; t-1: 2/1 [2]
+        1 <- metadata (1,2,3) t-0: 2/1 [2,3]; t-1: 2/1 [2]; t-2: 1/2 [1]
+        2 <- metadata (1,2,3) t-2: 1/2 [1]
+        3 <- metadata (1,2,3) t-2: 1/2 [1]
+    """.replace("t-2: 1/2 [1]; t-0: 2/1 [2,3]; t-1: 2/1 [2]", "t-0: 2/1 [2,3]; t-1: 2/1 [2]; t-2: 1/2 [1]"))
+
+
+def test_a_quick_restart_is_a_failure_and_a_start() -> None:
+    house = House().start(1, 2)
+    house.control(2)
+    house.topic("t", {0: [1, 2]})
+    house.take()
+    house.bounce(1)
+    assert house.take() == text("""
+        1 <- lead/follow (1,2) t-0: 2/1 [2]
+        1 <- metadata (1,2) t-0: 2/1 [2]
+        2 <- lead/follow (1,2) t-0: 2/1 [2]
+        2 <- metadata (1,2) t-0: 2/1 [2]
+    """)
+
+
+def test_only_one_is_active_and_another_takes_over() -> None:
+    house = House().start(1, 2, 3)
+    first, second = house.control(1), house.control(2)
+    assert (first.is_active, second.is_active) == (True, False)
+    assert house.active == {1: 1, 2: 1}
+    house.topic("t", {0: [1, 2, 3]})
+    house.kill(1)
+    house.take()
+    house.controller_clients[1].close()
+    assert second.is_active
+    assert second.epoch == 2
+    assert house.active[2] == 2
+    assert house.take() == text("""
+        2 <- lead/follow (2,3) t-0: 2/1 [2,3]
+        2 <- metadata (2,3) t-0: 2/1 [2,3]
+        3 <- lead/follow (2,3) t-0: 2/1 [2,3]
+        3 <- metadata (2,3) t-0: 2/1 [2,3]
+    """)
+    assert [request.controller_epoch for _, request in house.notes if isinstance(request, LeaderAndIsr)] == []
+
+
+def test_leader_and_controller_die_together() -> None:
+    house = House().start(1, 2, 3)
+    house.control(1)
+    second = house.control(2)
+    house.topic("t", {0: [1, 2, 3]})
+    house.take()
+    house.controller_clients[1].close()
+    house.kill(1)
+    assert second.is_active
+    assert house.state("t-0") == "leader 2 epoch 1 isr 2,3 by 2"
+
+
+def test_our_sessions_end_is_our_terms_end() -> None:
+    house = House().start(1, 2)
+    first, second = house.control(1), house.control(2)
+    client = house.controller_clients[1]
+    client.lose_connection()
+    house.zk.expire(client.session)
+    assert (first.is_active, second.is_active) == (True, True), "it cannot know yet; its writes are refused"
+    client.reconnect()
+    assert (first.is_active, second.is_active) == (False, True)
+    assert house.active == {1: 2, 2: 2}
+    house.topic("t", {0: [1, 2]})
+    assert house.state("t-0").endswith("by 2")
+
+
+def test_a_lone_controller_is_elected_again_in_its_new_session() -> None:
+    house = House().start(1)
+    controller = house.control(1)
+    house.controller_clients[1].expire_session()
+    assert controller.is_active
+    assert controller.epoch == 2
+
+
+def test_a_stale_controller_writes_nothing_and_resigns() -> None:
+    house = House().start(1, 2)
+    controller = house.control(1)
+    house.topic("t", {0: [1, 2]})
+    # Somebody else became controller, and we have not heard of it.
+    epoch, stat = run(house.client.get("/controller_epoch"))
+    run(house.client.set("/controller_epoch", b"%d" % (int(epoch) + 1), stat.version))
+    house.take()
+    house.kill(1)
+    # The write was refused; the claim is ours still, so the next election is, with a greater epoch.
+    assert "by 1" not in house.state("t-0")
+    assert controller.epoch != 1 or not controller.is_active
+
+
+def test_a_removed_claim_leads_to_an_election() -> None:
+    house = House().start(1)
+    controller = house.control(1)
+    run(house.client.delete("/controller"))
+    assert controller.is_active
+    assert controller.epoch == 2
+
+
+def test_a_lost_connection_begins_the_term_anew() -> None:
+    house = House().start(1, 2)
+    controller = house.control(1)
+    client = house.controller_clients[1]
+    client.lose_connection()
+    house.topic("t", {0: [2, 1]})
+    assert house.state("t-0") == "none"
+    client.reconnect()
+    assert controller.epoch == 1
+    assert house.state("t-0") == "leader 2 epoch 0 isr 2,1 by 1"
+    house.take()
+    house.topic("u", {0: [1]})
+    assert house.state("u-0") == "leader 1 epoch 0 isr 1 by 1"
+
+
+def test_an_isr_that_the_leader_changed_unheard_is_read_again() -> None:
+    house = House().start(1, 2, 3)
+    house.control(2)
+    house.topic("t", {0: [1, 2, 3], 1: [1, 2, 3]})
+    house.leader_writes("t-0", [1, 3], notify=False)
+    house.kill(1)
+    assert house.state("t-0") == "leader 3 epoch 1 isr 3 by 1"
+    assert house.state("t-1") == "leader 2 epoch 1 isr 2,3 by 1"
+
+
+def test_isr_changes_are_passed_on_and_removed() -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    house.topic("t", {0: [1, 2]})
+    house.take()
+    house.leader_writes("t-0", [1])
+    assert house.take() == "1 <- metadata (1,2) t-0: 1/0 [1]\n2 <- metadata (1,2) t-0: 1/0 [1]"
+    assert house.zk.paths("/isr_change_notification/") == []
+
+
+@pytest.mark.parametrize(
+    ("broker_default", "override", "expected"),
+    [
+        (False, None, "leader -1 epoch 2 isr 1 by 1"),
+        (True, None, "leader 2 epoch 3 isr 2 by 1"),
+        (False, "true", "leader 2 epoch 3 isr 2 by 1"),
+        (True, "false", "leader -1 epoch 2 isr 1 by 1"),
+    ],
+)
+def test_unclean_only_where_configured(broker_default: bool, override: str | None, expected: str) -> None:
+    house = House(ControllerConfig(unclean_leader_election=broker_default, auto_leader_rebalance=False))
+    house.start(1, 2, 3).control(3)
+    house.topic("t", {0: [1, 2]}, {} if override is None else {"unclean.leader.election.enable": override})
+    house.kill(2)
+    house.start(2)
+    house.kill(1)
+    assert house.state("t-0") == expected
+
+
+def test_missing_topic_ids_are_added() -> None:
+    house = House().start(1)
+    house.control(1)
+    run(house.client.create("/brokers/topics/old", b'{"version":1,"partitions":{"0":[1]}}'))
+    found = run(house.topics.assignment("old"))
+    assert found is not None and found[0].topic_id is not None
+    _, request = house.notes[-1]
+    assert isinstance(request, UpdateMetadata)
+    assert request.states[0].topic_id == found[0].topic_id != ZERO_UUID
+
+
+def test_partitions_are_added() -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    house.topic("t", {0: [1, 2]})
+    house.take()
+    found = run(house.topics.assignment("t"))
+    assert found is not None
+    value = topic_znodes.decode_topic("t", house.zk.data("/brokers/topics/t"))
+    more = topic_znodes.TopicAssignment(value.topic_id, {**value.partitions, 1: value.partitions[0]})
+    run(house.topics.set_assignment("t", more))
+    assert house.take() == text("""
+        1 <- lead/follow (1,2) t-1: 1/0 [1,2]
+        1 <- metadata (1,2) t-1: 1/0 [1,2]
+        2 <- lead/follow (1,2) t-1: 1/0 [1,2]
+        2 <- metadata (1,2) t-1: 1/0 [1,2]
+    """)
+
+
+def test_a_topic_without_live_replicas_waits_for_one() -> None:
+    house = House().start(1)
+    house.control(1)
+    house.topic("t", {0: [2, 3]})
+    assert house.state("t-0") == "none"
+    house.start(3)
+    assert house.state("t-0") == "leader 3 epoch 0 isr 3 by 1"
+
+
+def test_controlled_shutdown() -> None:
+    house = House().start(1, 2, 3)
+    controller = house.control(1)
+    house.topic("t", {0: [2, 3], 1: [3, 2], 2: [2], 3: [2, 3]})
+    house.leader_writes("t-3", [2])
+    house.take()
+    broker = run(house.controllers[1]._stores.brokers.live())[2]
+    stale = run(controller.controlled_shutdown(ControlledShutdown(2, broker.epoch - 1)))
+    assert stale.error is ErrorCode.STALE_BROKER_EPOCH
+    response = run(controller.controlled_shutdown(ControlledShutdown(2, broker.epoch)))
+    assert response.error is ErrorCode.NONE
+    assert [str(partition) for partition, _ in response.partitions] == ["t-3"]
+    assert house.take() == text("""
+        1 <- metadata (1,2,3) t-0: 3/1 [3]; t-1: 3/1 [3]
+        2 <- lead/follow (1,2,3) t-0: 3/1 [3]
+        2 <- metadata (1,2,3) t-0: 3/1 [3]; t-1: 3/1 [3]
+        2 <- stop t-1 at 1
+        3 <- lead/follow (1,2,3) t-0: 3/1 [3]; t-1: 3/1 [3]
+        3 <- metadata (1,2,3) t-0: 3/1 [3]; t-1: 3/1 [3]
+    """)
+    house.kill(2)
+    assert house.state("t-3") == "leader -1 epoch 1 isr 2 by 1"
+    house.start(2)
+    assert house.state("t-3") == "leader 2 epoch 2 isr 2 by 1"
+
+
+def test_a_failed_log_directory() -> None:
+    house = House().start(1, 2)
+    house.control(2)
+    house.topic("t", {0: [1, 2], 1: [1, 2]})
+    house.take()
+    from kafkalite.cluster.control import ControlResponse
+
+    failed = {tp("t-0")}
+    house.answer = lambda broker_id, request: ControlResponse(
+        ErrorCode.NONE,
+        tuple(
+            (state.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
+            for state in (request.states if isinstance(request, LeaderAndIsr) else ())
+            if broker_id == 1 and state.topic_partition in failed
+        ),
+    )
+    run(house.notifications.create_log_dir_event(1))
+    assert house.state("t-0") == "leader 2 epoch 1 isr 2 by 1"
+    assert house.state("t-1") == "leader 1 epoch 0 isr 1,2 by 1"
+    assert house.zk.paths("/log_dir_event_notification/") == []
+    house.take()
+    # While the directory is broken, the replica is asked for nothing; a restart brings it back.
+    failed.clear()
+    house.kill(1)
+    house.start(1)
+    assert house.state("t-0") == "leader 2 epoch 1 isr 2 by 1"
+    assert "1 <- lead/follow (1,2) t-0: 2/1 [2]; t-1: 2/1 [2]" in house.take()
+
+
+def test_a_dead_broker_holds_up_nobody_and_is_told_when_it_answers() -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    house.refuse.add(2)
+    house.topic("t", {0: [1, 2]})
+    assert "2 <- " not in house.take().splitlines()[-1]
+    house.topic("u", {0: [1]})
+    assert house.state("u-0") == "leader 1 epoch 0 isr 1 by 1"
+    house.take()
+    house.refuse.clear()
+    house.clock.advance(0.2)
+    told = house.take()
+    assert told.splitlines()[0] == "2 <- lead/follow (1,2) t-0: 1/0 [1,2]"
+    assert told.splitlines()[-1] == "2 <- metadata (1,2) u-0: 1/0 [1]"
+
+
+def test_what_was_meant_for_a_former_incarnation_is_dropped() -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    house.refuse.add(2)
+    house.topic("t", {0: [1, 2]})
+    house.kill(2)
+    house.refuse.clear()
+    house.start(2)
+    house.take()
+    house.clock.advance(1)
+    assert house.take() == ""
+
+
+def test_who_is_not_controller_says_so() -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    other = house.control(2)
+    with pytest.raises(ApiError) as caught:
+        run(other.elect_leaders("preferred", None))
+    assert caught.value.code is ErrorCode.NOT_CONTROLLER
+    assert run(other.controlled_shutdown(ControlledShutdown(1, 1))).error is ErrorCode.NOT_CONTROLLER
+
+
+def test_stopping_gives_the_claim_up() -> None:
+    house = House().start(1, 2)
+    first, second = house.control(1), house.control(2)
+    run(first.stop())
+    assert (first.is_active, second.is_active) == (False, True)
+    assert second.epoch == 2

@@ -22,6 +22,7 @@ from kafkalite.common.tasks import Executor, Future, deferred
 from kafkalite.common.types import FileRegion
 from kafkalite.network.complaints import Complaints
 from kafkalite.network.connection import Connection
+from kafkalite.network.heap import give_back
 from kafkalite.network.listener import Listener, open_socket
 from kafkalite.network.output import is_resident, read_ahead
 from kafkalite.network.request import ConnectionInfo, RequestHandler
@@ -37,6 +38,8 @@ POOL = 1 << 23
 """Bytes of large frames' memory that are kept for the next ones, for as long as such come."""
 SWEEP = 5.0
 """Seconds between looks at what has become idle, at most."""
+BUSY = 200
+"""So many events in that time are load; once it is over, memory goes back to the system."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class KafkaServer:
         self._per_ip: Counter[str] = Counter()
         self._ids = count(1)
         self._depth = 0
+        self._events = 0
+        self._was_busy = False
         self._dirty: list[Connection] = []
         self._flush_planned = False
         self._starved: list[Connection] = []
@@ -151,7 +156,7 @@ class KafkaServer:
         self._sweeper = self.reactor.callLater(max(0.05, min(SWEEP, idle / 10)) if idle > 0 else SWEEP, self._sweep)
 
     def _sweep(self) -> None:
-        self.pool.trim()
+        self._tidy()
         idle = self.limits.idle_timeout
         before = self.now() - idle
         for connection in list(self._connections) if idle > 0 else ():
@@ -159,6 +164,14 @@ class KafkaServer:
             if connection.last_active < before and not waits_for_us:
                 connection.close(f"idle for more than {idle:g} s")
         self._plan_sweep()
+
+    def _tidy(self) -> None:
+        self.pool.trim()
+        busy = self._events > BUSY
+        self._events = 0
+        if self._was_busy and not busy:
+            give_back()
+        self._was_busy = busy
 
     # Memory.
 
@@ -186,6 +199,7 @@ class KafkaServer:
     def enter(self) -> None:
         """An event of one of the connections begins."""
         self._depth += 1
+        self._events += 1
 
     def leave(self) -> None:
         """It is over: write what other connections were answered meanwhile."""

@@ -410,3 +410,19 @@ def test_random_bytes_leave_no_memory_behind_and_disturb_nobody() -> None:
             harness.receive(healthy, healthy_connection, frame(number, b"ping"))
     assert answers(healthy.sent) == [(number, b"ping") for number in range(0, 5_000, 100)]
     assert (harness.server.memory, harness.server.outstanding, harness.server.connections) == (0, 0, 1)
+
+
+def test_memory_goes_back_to_the_system_once_the_load_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr("kafkalite.network.server.give_back", lambda: calls.append(1))
+    harness = Harness()
+    harness.handler.answer = echo
+    harness.server._plan_sweep()
+    sock, connection = harness.client()
+    for _ in range(300):
+        harness.receive(sock, connection, frame(1, bytes(70_000)))
+    harness.reactor.advance(5.1)
+    assert (calls, harness.server.pool.held > 0) == ([], True)
+    harness.reactor.advance(5.1)
+    harness.reactor.advance(5.1)
+    assert (calls, harness.server.pool.held) == ([1], 0)

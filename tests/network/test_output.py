@@ -1,0 +1,73 @@
+"""Regions of files: what is in memory, and bringing it there. (Writing is tested through the server.)"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from kafkalite.common.types import FileRegion
+from kafkalite.network.output import WINDOW, OutputQueue, Written, is_resident, read_ahead
+from tests.network.fakes import FakeSocket, memory_files
+
+
+@pytest.mark.parametrize(
+    ("missing", "resident"), [(None, True), (1000, False), (150_000, False), (290_999, False)], ids=str
+)
+def test_a_region_is_resident_when_all_of_it_is(
+    missing: int | None, resident: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def preadv(_: int, buffers: list[bytearray], position: int, flags: int) -> int:
+        assert flags == os.RWF_NOWAIT
+        assert [len(buffer) for buffer in buffers] == [1]
+        if missing is not None and position <= missing < position + (1 << 17):
+            raise BlockingIOError
+        return 1
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    assert is_resident(FileRegion(9, 1000, 290_000, None, True)) is resident
+
+
+def test_reading_past_the_end_is_not_endless(tmp_path: Path) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(b"abc")
+    with path.open("rb") as file:
+        read_ahead(FileRegion(file.fileno(), 0, 1 << 20, file, True))
+
+
+def test_a_long_cold_region_is_cut_into_windows() -> None:
+    queue = OutputQueue()
+    queue.append(FileRegion(9, 100, 2 * WINDOW + 5, None, True), 2 * WINDOW + 5)
+    seen = []
+    with memory_files():
+        while queue:
+            assert queue.write(FakeSocket()) == Written.COLD
+            region = queue.cold_region()
+            seen.append((region.position, region.count))
+            queue._wrote(region.count)
+    assert seen == [(100, WINDOW), (100 + WINDOW, WINDOW), (100 + 2 * WINDOW, 5)]
+    assert queue.size == 0
+
+
+def test_nobody_writes_for_ever() -> None:
+    queue = OutputQueue()
+    for _ in range(50):
+        queue.append(bytes(1 << 20), 1 << 20)
+    sock = FakeSocket()
+    sock.room = 1 << 19
+    turns = 0
+    while queue.write(sock) is not Written.ALL:
+        turns += 1
+        sock.room = 1 << 19
+    assert turns >= 50
+    assert len(sock.sent) == 50 << 20
+
+
+def test_a_queue_forgets_everything() -> None:
+    queue = OutputQueue()
+    queue.append(b"abc", 3)
+    queue.append(FileRegion(9, 0, 10, None), 10)
+    queue.clear()
+    assert (queue.size, bool(queue)) == (0, False)
+    assert queue.write(FakeSocket()) is Written.ALL

@@ -65,6 +65,10 @@ class AppendingLog(LogBase):
                     return self._duplicate(staged.duplicate, header, len(records), leader_epoch)
         last_offset = valid.last_offset
         size = len(valid.buffer)
+        if size > self.config.segment_bytes:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit a segment of {self.config.segment_bytes}"
+            )
         self._write(valid.buffer, headers, size, last_offset, valid.max_timestamp, now_ms)
         if leader_epoch != self.epochs.latest_epoch:
             self.assign_epoch_start(leader_epoch, first_offset)
@@ -167,10 +171,6 @@ class AppendingLog(LogBase):
     ) -> None:
         segment = self.segments.active
         config = self.config
-        if size > config.segment_bytes:
-            raise ApiError(
-                ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes do not fit a segment of {config.segment_bytes}"
-            )
         try:
             if (
                 segment.size

@@ -20,6 +20,7 @@ from kafkalite.log.producer_state import ProducerStateManager
 from kafkalite.log.segment import Segment
 from kafkalite.log.segments import Segments
 from kafkalite.log.services import LogServices
+from kafkalite.record.batch import CorruptRecordError
 from kafkalite.record.validator import ValidationConfig
 
 P = ParamSpec("P")
@@ -46,6 +47,7 @@ class LogBase:
 
     __slots__ = (
         "_broken",
+        "_cuts",
         "_folder",
         "_hot_from",
         "_older_tail",
@@ -91,6 +93,7 @@ class LogBase:
         self.recovery_point = state.recovery_point
         self.last_flush_ms = services.clock.time_ms()
         self._broken = False
+        self._cuts = 0
         self._tail: dict[int, int] = {}
         self._older_tail: dict[int, int] = {}
         self._hot_from = state.segments.active.size
@@ -121,7 +124,7 @@ class LogBase:
 
     @property
     def is_broken(self) -> bool:
-        """Whether the directory has failed."""
+        """Whether the log serves no more."""
         return self._broken
 
     def update_config(self, config: LogConfig) -> None:
@@ -192,7 +195,8 @@ class LogBase:
     # -- failures
 
     def _storage_error(self) -> ApiError:
-        return LogDirFailure(self.log_dir, f"{self.topic_partition} is offline")
+        # Not a LogDirFailure: a log that was deleted or closed says nothing about its directory.
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.topic_partition} in {self.log_dir} is closed")
 
     def _write_failed(self, segment: Segment, error: OSError) -> ApiError:
         """Cut what a failed write left. A full disk refuses this append only; anything else ends the directory."""
@@ -211,7 +215,7 @@ class LogBase:
         return LogDirFailure(self.log_dir, error)
 
     def mark_broken(self) -> None:
-        """The directory has failed: serve no more, keep no file open."""
+        """Serve no more and keep no file open: the directory has failed, or the log was deleted or closed."""
         self._broken = True
         for segment in self.segments:
             segment.release_all()
@@ -224,6 +228,8 @@ class LogBase:
             return call(*args, **kwargs)
         except OSError as error:
             raise self.fail(error) from error
+        except CorruptRecordError as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from error
 
     def _guard_soft(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for what changes nothing when it fails: a disk that is only full does not end the directory."""
@@ -268,12 +274,12 @@ class LogBase:
                 files.extend(segment.files_to_sync())
         epochs = self.epochs.path if self.epochs.unsynced else None
         self.epochs.unsynced = False
-        return FlushWork(self._services.fs, self._folder.path, files, epochs, self.recovery_point, end)
+        return FlushWork(self._services.fs, self._folder.path, files, epochs, end, self._cuts)
 
     def flushed(self, work: FlushWork) -> None:
         """``work`` has run: a recovery may begin where it ended."""
         # What was cut meanwhile may have been written anew since, and that is not on the disk.
-        if self.recovery_point == work.start:
+        if self._cuts == work.cuts:
             self.recovery_point = max(self.recovery_point, min(work.end, self.log_end_offset))
         self.last_flush_ms = self._services.clock.time_ms()
 

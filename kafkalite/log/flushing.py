@@ -11,19 +11,20 @@ from kafkalite.log.fs import File, FileSystem
 
 
 class FlushWork:
-    """Files to be forced to the disk so that ``[start, end)`` of a log is there."""
+    """Files to be forced to the disk so that everything below ``end`` is there.
 
-    __slots__ = ("_epochs", "_files", "_folder", "_fs", "end", "start")
+    ``cuts`` counts the truncations that the log had seen: after one more, ``end`` may stand for other batches.
+    """
 
-    def __init__(
-        self, fs: FileSystem, folder: str, files: list[File], epochs: str | None, start: int, end: int
-    ) -> None:
+    __slots__ = ("_epochs", "_files", "_folder", "_fs", "cuts", "end")
+
+    def __init__(self, fs: FileSystem, folder: str, files: list[File], epochs: str | None, end: int, cuts: int) -> None:
         self._fs = fs
         self._folder = folder
         self._files = files
         self._epochs = epochs
-        self.start = start
         self.end = end
+        self.cuts = cuts
 
     def run(self) -> None:
         """Do it; touches nothing of the log itself. Raises ``OSError``."""

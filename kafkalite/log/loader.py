@@ -107,10 +107,10 @@ class LogLoader:
         else:
             expiration = self._services.producer_expiration_ms
             rebuild_producers(self._segments, producers, start, end, self._services.clock.time_ms(), expiration)
+        loaded = self._finish(LogState(self._segments, self._epochs, producers, start, end, recovery_point))
         for segment in self._segments:
             segment.release_all()
-        state = LogState(self._segments, self._epochs, producers, start, end, recovery_point)
-        return self._finish(state)
+        return loaded
 
     def _finish(self, state: LogState) -> Log:
         loaded = Log(self._topic_partition, self._folder, self._log_dir, self._config, self._services, state)

@@ -270,6 +270,7 @@ class Log(AppendingLog):
 
     def _ends_at(self, offset: int) -> None:
         """The log has been cut to ``offset``."""
+        self._cuts += 1
         self._forget_tail()
         self.log_end_offset = offset
         self.recovery_point = min(self.recovery_point, offset)

@@ -9,7 +9,7 @@ from kafkalite.log.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.segment import Segment
 from kafkalite.log.segments import Segments
 from kafkalite.log.values import TimestampOffset
-from kafkalite.record.records import iter_records
+from kafkalite.record.convert import records_of
 
 
 def find_by_timestamp(
@@ -29,7 +29,7 @@ def _find_in_segment(segment: Segment, timestamp: int, least_offset: int) -> tup
     for position, header in segment.headers(segment.index.lookup(start)):
         if header.max_timestamp < timestamp or header.last_offset < least_offset:
             continue
-        for record in iter_records(segment.read(position, header.size), header):
+        for record in records_of(segment.read(position, header.size), header):
             if record.timestamp >= timestamp and record.offset >= least_offset:
                 return record.timestamp, record.offset
     return None
@@ -49,7 +49,7 @@ def find_max_timestamp(segments: Segments, epochs: LeaderEpochCache) -> Timestam
         return None
     data = best.read(found[0], found[1])
     for _, header in best.headers(found[0]):
-        for record in iter_records(data, header):
+        for record in records_of(data, header):
             if record.timestamp >= timestamp:
                 return TimestampOffset(record.timestamp, record.offset, epochs.epoch_for(record.offset))
         break

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.log.values import UnexpectedAppendOffsetError
 from kafkalite.record.batch import iter_headers
+from kafkalite.record.legacy import encode_message_set
+from kafkalite.record.records import Record
 
 from .support import BROKEN, FULL, NOW, LogHouse, batch, fill, read_all
 
@@ -98,7 +101,7 @@ def test_reads_cross_segments(house: LogHouse) -> None:
         ({}, 0, False),
     ],
 )
-def test_rolls(house: LogHouse, settings: dict[str, int], advance: int, rolls: bool) -> None:
+def test_rolls(house: LogHouse, settings: dict[str, Any], advance: int, rolls: bool) -> None:
     house.config = type(house.config)(**settings)
     log = house.create()
     for _ in range(3):
@@ -266,6 +269,33 @@ def test_flush_per_message(house: LogHouse) -> None:
     log = house.create()
     log.append_as_leader(batch(3), 0, NOW)
     assert log.recovery_point == 3 and house.fs.synced
+
+
+def test_a_flush_says_nothing_of_what_was_written_after_a_cut(house: LogHouse) -> None:
+    log = house.create()
+    fill(log, [batch(1) for _ in range(10)])
+    work = log.prepare_flush()
+    assert work is not None
+    log.truncate_to(5)
+    fill(log, [batch(1) for _ in range(10)])
+    work.run()
+    log.flushed(work)
+    assert log.recovery_point == 0
+    log.flush()
+    assert log.recovery_point == 15 and log.prepare_flush() is None
+
+
+def test_message_formats_0_and_1_on_the_disk(house: LogHouse) -> None:
+    log = house.create()
+    old = encode_message_set([Record(n, NOW + n, b"k", b"v" * 9) for n in range(40)], 1)
+    Path(house.path, "00000000000000000000.log").write_bytes(old)
+    log = house.load()
+    log.update_high_watermark(40)
+    assert log.log_end_offset == 40
+    found = log.offset_for_timestamp(NOW + 7)
+    assert found is not None and found.offset == 7
+    assert [h.base_offset for _, h in iter_headers(read_all(log, 33))] == list(range(33, 40))
+    assert log.append_as_leader(batch(1), 0, NOW).first_offset == 40
 
 
 def test_regions_outlive_their_segment(house: LogHouse) -> None:

@@ -206,7 +206,7 @@ class KazooZkClient:
             if isinstance(result, Exception):
                 raise port.MultiError(index, _error(result, op.path))
             if isinstance(op, port.Create):
-                results.append(self._own(str(result)))
+                results.append(str(result))  # without the chroot already: kazoo sees to it here, and here alone
             else:
                 results.append(_stat(result) if isinstance(op, port.SetData) else None)
         return results

@@ -1,0 +1,256 @@
+"""The ZooKeeper client against a real ZooKeeper: order, sessions, fences, speed, chroot, ACLs, an outage."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkalite.broker.guardian_process import close_session
+from kafkalite.common.errors import StartupError
+from kafkalite.common.tasks import gather
+from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+from kafkalite.zk.blocking import BlockingLoop
+from kafkalite.zk.client import KazooZkClient
+from kafkalite.zk.port import (
+    ConnectionLostError,
+    Create,
+    EventType,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    SessionState,
+    SetData,
+    WatchEvent,
+    ZkError,
+)
+
+ClientFactory = Callable[..., KazooZkClient]
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def loop() -> BlockingLoop:
+    return BlockingLoop()
+
+
+@pytest.fixture
+def connect(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[ClientFactory]:
+    clients: list[KazooZkClient] = []
+
+    def make(chroot: str = "", timeout_ms: int = 4000, **options: object) -> KazooZkClient:
+        client = KazooZkClient(
+            loop.call_from_thread,
+            zookeeper.connect_string + chroot,
+            timeout_ms,
+            10_000,
+            **options,  # type: ignore[arg-type]
+        )
+        clients.append(client)
+        loop.run(client.start())
+        return client
+
+    yield make
+    for client in clients:
+        loop.run(client.close())
+
+
+def test_a_missing_zookeeper_is_said_in_one_line(loop: BlockingLoop) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        client = KazooZkClient(loop.call_from_thread, f"127.0.0.1:{unused.getsockname()[1]}", 1000, 500)
+        with pytest.raises(StartupError, match=r"cannot reach ZooKeeper at 127\.0\.0\.1:\d+ within 0\.5 s"):
+            loop.run(client.start())
+
+
+def test_operations_and_their_errors(connect: ClientFactory, loop: BlockingLoop) -> None:
+    client = connect("/ops/deep")
+    path, stat = loop.run(client.create("/a", b"1"))
+    assert path == "/a" and stat.czxid == stat.mzxid > 0 and stat.version == 0 and stat.ctime_ms > 0
+    assert loop.run(client.set("/a", b"2", 0)).version == 1
+    assert loop.run(client.get("/a"))[0] == b"2"
+    assert loop.run(client.create("/a/s-", sequence=True))[0] == "/a/s-0000000000"
+    assert loop.run(client.get_children("/")) == ["a"]
+    assert loop.run(client.exists("/none")) is None
+    for work, error in (
+        (client.get("/none"), NoNodeError),
+        (client.create("/a"), NodeExistsError),
+        (client.create("/b/c"), NoNodeError),
+        (client.delete("/a"), ZkError),
+    ):
+        with pytest.raises(error):
+            loop.run(work)  # type: ignore[arg-type]
+    results = loop.run(client.multi([Create("/m"), SetData("/a", b"3")]))
+    assert results[0] == "/m" and getattr(results[1], "version", None) == 2
+    with pytest.raises(MultiError) as caught:
+        loop.run(client.multi([SetData("/a", b"4"), Create("/m"), Create("/n")]))
+    assert caught.value.index == 1 and isinstance(caught.value.cause, NodeExistsError)
+    assert loop.run(client.get("/a"))[0] == b"3", "all or nothing"
+
+
+def test_a_watch_is_told_before_a_later_answer(connect: ClientFactory, loop: BlockingLoop) -> None:
+    reader, writer = connect("/order"), connect("/order")
+    loop.run(writer.create("/n", b"0"))
+    stale = 0
+    for value in range(300):
+        seen: list[WatchEvent] = []
+        loop.run(reader.get("/n", seen.append))
+        loop.run(writer.set("/n", b"%d" % (value + 1)))
+        while loop.run(reader.get("/n"))[0] != b"%d" % (value + 1):
+            pass
+        stale += not seen
+    assert stale == 0
+
+
+def test_an_oversized_request_costs_nobody_else_the_connection(connect: ClientFactory, loop: BlockingLoop) -> None:
+    client = connect("/large")
+    states: list[SessionState] = []
+    client.add_listener(states.append)
+    with pytest.raises(ZkError, match="1200000 bytes"):
+        loop.run(client.create("/x", b"x" * 1_200_000))
+    loop.run(client.create("/y", b"y" * 900_000))
+    assert states == []
+
+
+def test_a_thousand_pipelined_requests_take_less_than_a_second(connect: ClientFactory, loop: BlockingLoop) -> None:
+    client = connect("/many")
+    paths = [f"/n{index}" for index in range(1000)]
+    loop.run(gather(client.create(path) for path in paths))
+    started = time.monotonic()
+    loop.run(gather(client.set(path, b"x" * 100) for path in paths))
+    assert loop.run(gather(client.get(path) for path in paths))[999][0] == b"x" * 100
+    assert time.monotonic() - started < 2.0, "two thousand requests"
+
+
+def test_an_expired_session_is_told_and_fenced(
+    connect: ClientFactory, loop: BlockingLoop, zookeeper: EmbeddedZooKeeper
+) -> None:
+    client, other = connect("/expired"), connect("/expired")
+    loop.run(client.create("/e", ephemeral=True))
+    states: list[SessionState] = []
+    events: list[WatchEvent] = []
+    client.add_listener(states.append)
+    loop.run(client.get("/e", events.append))
+    old = client.session
+    assert close_session(zookeeper.connect_string, old, client.password, 4000)
+    loop.wait(lambda: states[-1:] == [SessionState.CONNECTED], 10)
+    assert states == [SessionState.SUSPENDED, SessionState.EXPIRED, SessionState.CONNECTED]
+    assert client.session not in (0, old)
+    assert events and events[0].path == "/e"
+    assert loop.run(other.exists("/e")) is None
+    with pytest.raises(SessionExpiredError):
+        loop.run(client.create("/e", ephemeral=True, session=old))
+    assert loop.run(other.exists("/e")) is None
+
+
+def test_requests_in_the_queue_of_a_lost_session_are_not_sent_in_the_next(
+    connect: ClientFactory, loop: BlockingLoop, zookeeper: EmbeddedZooKeeper
+) -> None:
+    # the reactor has not heard yet that the connection went: what it submits now must not reach the next session
+    client, other = connect("/queue"), connect("/queue")
+    old = client.session
+    assert close_session(zookeeper.connect_string, old, client.password, 4000)
+    deadline = time.monotonic() + 5
+    works = []
+    while time.monotonic() < deadline and len(works) < 200:
+        works.append(client.create(f"/q{len(works)}", session=old))
+        time.sleep(0.002)
+    for work in works:
+        with pytest.raises((SessionExpiredError, ConnectionLostError)):
+            loop.run(work)
+    assert loop.run(other.get_children("/")) == []
+    loop.wait(lambda: client.session != old and client.state is SessionState.CONNECTED, 10)
+
+
+def test_an_outage_longer_than_the_session(tmp_path: Path, loop: BlockingLoop) -> None:
+    server = EmbeddedZooKeeper(tmp_path).start()
+    client = KazooZkClient(loop.call_from_thread, server.connect_string, 1000, 10_000)
+    try:
+        loop.run(client.start())
+        assert client.session_timeout_ms == 1000
+        states: list[SessionState] = []
+        events: list[WatchEvent] = []
+        client.add_listener(states.append)
+        loop.run(client.create("/persistent", b"kept"))
+        loop.run(client.create("/ephemeral", ephemeral=True))
+        loop.run(client.exists("/persistent", events.append))
+        old = client.session
+        server.kill()
+        loop.wait(lambda: client.state is SessionState.SUSPENDED, 10)
+        loop.wait(lambda: bool(events), 1)
+        assert events[0].type is EventType.LOST
+        with pytest.raises(ConnectionLostError):
+            loop.run(client.get("/persistent"))
+        time.sleep(1.5)
+        server.start()
+        loop.wait(lambda: client.state is SessionState.CONNECTED, 10)
+        assert loop.run(client.get("/persistent"))[0] == b"kept", "data survive a restart"
+        if client.session == old:  # a ZooKeeper that was down gives sessions their timeout anew
+            assert SessionState.EXPIRED not in states
+        else:
+            assert states[-2:] == [SessionState.EXPIRED, SessionState.CONNECTED]
+    finally:
+        loop.run(client.close())
+        server.stop()
+
+
+def test_reconnecting_within_the_session_keeps_it(connect: ClientFactory, loop: BlockingLoop) -> None:
+    client = connect("/resume")
+    loop.run(client.create("/e", ephemeral=True))
+    states: list[SessionState] = []
+    client.add_listener(states.append)
+    session = client.session
+    client._kazoo._connection._socket.shutdown(socket.SHUT_RDWR)
+    loop.wait(lambda: states == [SessionState.SUSPENDED, SessionState.CONNECTED], 10)
+    assert client.session == session
+    assert loop.run(client.exists("/e")) is not None
+
+
+def test_digest_and_acl_keep_strangers_from_writing(connect: ClientFactory, loop: BlockingLoop) -> None:
+    owner = connect("/acl", digest="broker:secret", set_acl=True)
+    loop.run(owner.create("/a", b"1"))
+    loop.run(owner.create("/config"))
+    loop.run(owner.create("/config/users", b"secret"))
+    stranger = connect("/acl")
+    assert loop.run(stranger.get("/a"))[0] == b"1"
+    for work in (stranger.set("/a", b"2"), stranger.create("/a/b"), stranger.get("/config/users")):
+        with pytest.raises(ZkError, match="NoAuthError"):
+            loop.run(work)  # type: ignore[arg-type]
+    assert loop.run(connect("/acl", digest="broker:secret").set("/a", b"2")).version == 1
+
+
+def test_a_host_that_is_not_there_does_not_hide_the_next(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0)
+        hosts = f"127.0.0.1:{silent.getsockname()[1]},{zookeeper.connect_string}/hosts"
+        client = KazooZkClient(loop.call_from_thread, hosts, 2000, 20_000)
+        loop.run(client.start())
+        loop.run(client.create("/here"))
+        loop.run(client.close())
+
+
+def test_closing_ends_the_session_at_once(connect: ClientFactory, loop: BlockingLoop) -> None:
+    client, other = connect("/close"), connect("/close")
+    loop.run(client.create("/e", ephemeral=True))
+    loop.run(client.close())
+    assert loop.run(other.exists("/e")) is None
+
+
+def test_closing_a_session_needs_its_password(
+    connect: ClientFactory, loop: BlockingLoop, zookeeper: EmbeddedZooKeeper
+) -> None:
+    client = connect("/password")
+    loop.run(client.create("/e", ephemeral=True))
+    close_session(zookeeper.connect_string, client.session, struct.pack(">16s", b"wrong"), 4000)
+    assert loop.run(connect("/password").exists("/e")) is not None

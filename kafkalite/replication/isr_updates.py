@@ -214,8 +214,8 @@ class IsrUpdates:
         if partition.advance_high_watermark():
             effects.high_watermark(partition)
         for replica, follower in partition.followers.items():
-            if replica not in isr and partition.is_in_sync(follower) and replica not in partition.isr.maximal:
-                self._look_later(partition, replica)
+            if replica not in partition.isr.maximal and partition.is_in_sync(follower):
+                self.consider(partition, follower)
         effects.run()
 
     def _tell(self, tp: TopicPartition) -> None:

@@ -108,8 +108,8 @@ class IsrPort(Protocol):
         """Write leader, epoch and ISR where the znode's version is ``state.zk_version``; the state with its new
         version.
 
-        Raises ``BadVersionError``/``NoNodeError`` when another wrote it (re-read), ``ConnectionLostError`` when the outcome is unknown,
-        ``SessionExpiredError`` when the session is over.
+        Raises ``BadVersionError``/``NoNodeError`` when another wrote it (re-read), ``ConnectionLostError`` when the
+        outcome is unknown, ``SessionExpiredError`` when the session is over.
         """
 
     def read(self, state: PartitionState) -> Awaitable[PartitionState | None]:

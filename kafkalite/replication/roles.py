@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsr, StopPartition, StopReplica
 from kafkalite.cluster.model import PartitionState
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 from kafkalite.log.fs import LogDirFailure
@@ -32,18 +32,21 @@ log = logging.getLogger(__name__)
 _NONE = ErrorCode.NONE
 _MAX_RETIRED = 10_000
 
+UNREGISTERED = 1 << 62
+"""Broker epoch while this broker has no znode: newer than any request or state, so that all are too old."""
+
 
 @dataclass(slots=True)
 class Fence:
     """What requests and states are held against."""
 
-    broker_epoch: int = -1
+    broker_epoch: int = UNREGISTERED
     controller_epoch: int = -1
     retired: dict[uuid.UUID, None] = field(default_factory=dict)
 
     def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         """Whether a request is from the newest controller and meant for this life of the broker."""
-        if broker_epoch != -1 and broker_epoch < self.broker_epoch:
+        if broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         if controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -90,20 +93,29 @@ class Roles:
     ) -> dict[TopicPartition, ErrorCode]:
         """Take ``states`` over where they are newer; an error (or NONE) for each partition."""
         outcomes: dict[TopicPartition, ErrorCode] = {}
+        broker_epoch = self.fence.broker_epoch
         wanted = [state for state in states if self._is_wanted(state, outcomes, from_controller)]
         missing = {state.topic for state in wanted if self._needs_log(state)}
         configs = dict(zip(missing, await gather([self._topic_configs(topic) for topic in missing]), strict=True))
         effects = Effects()
         for state in wanted:
             tp = state.topic_partition
-            # Time has passed: what was wanted may be old by now (the lane keeps others out, a failed directory it
-            # cannot).
+            # Configurations were waited for, deletions may be: an ISR change, a failed directory or the end of the
+            # session may have made the state old meanwhile.
+            if not self._is_wanted(state, outcomes, from_controller):
+                continue
+            if self.fence.broker_epoch != broker_epoch:
+                outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
+                continue
             try:
                 outcomes[tp] = await self._apply_one(state, configs, effects)
             except LogDirFailure as failure:
                 log.error("%s: %s", tp, failure)
                 self._logs.handle_failure(failure.log_dir)
                 outcomes[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+            except ApiError as refused:
+                log.error("%s: %s", tp, refused)
+                outcomes[tp] = refused.code
             except Exception:
                 log.exception("%s: taking over %s failed", tp, state)
                 outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -303,7 +315,11 @@ class Roles:
         effects.run()
 
     def stop_leading(self) -> None:
-        """The session is over: another may have been elected. Followers go on."""
+        """The session is over: another may have been elected. Followers go on.
+
+        Until the broker is registered anew, everything that is decided about it was meant for the life that ended.
+        """
+        self.fence.broker_epoch = UNREGISTERED
         effects = Effects()
         for partition in self._replicas.leaders():
             partition.stop()

@@ -1,6 +1,6 @@
 """Who wants to know when a partition has news: the fetch sessions, and the fetches that wait without one.
 
-Answers to: the watch keys of ``kafka.server.DelayedFetch`` and the ``partitionMap`` scan of ``kafka.server.FetchSession``,
+Answers to: the watch keys of ``kafka.server.DelayedFetch`` and the scan of ``kafka.server.FetchSession.partitionMap``,
 which costs Kafka O(partitions of the session) for every request; here a fetch costs O(partitions with news).
 Deterministic.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
 from kafkalite.log.services import LogServices
 from kafkalite.protocol.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse
-from kafkalite.record.records import Record, encode_batch, iter_records
 from kafkalite.record.batch import iter_headers
+from kafkalite.record.records import Record, encode_batch, iter_records
 from kafkalite.replication.config import ReplicationConfig
 from kafkalite.replication.manager import ReplicaManager
 from kafkalite.replication.results import FetchParams, FetchResult, ProduceResult
@@ -60,7 +60,7 @@ class Logs:
         path.mkdir(parents=True, exist_ok=True)
         self.log_dirs = [str(path)]
         self.offline_dirs: set[str] = set()
-        self.on_dir_failure = lambda log_dir: None
+        self.on_dir_failure: Callable[[str], None] = lambda _: None
         self.services = LogServices(FileSystem(), clock)
         self.logs: dict[TopicPartition, Log] = {}
         self.deleted: list[TopicPartition] = []
@@ -69,7 +69,7 @@ class Logs:
     def get(self, tp: TopicPartition) -> Log | None:
         return self.logs.get(tp)
 
-    def get_or_create(self, tp: TopicPartition, topic_id: uuid.UUID | None, is_new: bool, config: Any) -> Log:
+    def get_or_create(self, tp: TopicPartition, topic_id: uuid.UUID | None, is_new: bool, config: Any) -> Log:  # noqa: ARG002
         if tp not in self.logs:
             folder = self.path / f"{tp}-{len(self.deleted)}"
             folder.mkdir()
@@ -113,7 +113,7 @@ class EndPoint:
         self.closed = False
         self.pending: dict[Future[FetchResponse], None] = {}
 
-    def fetch(self, request: FetchRequest, version: int) -> Future[FetchResponse]:
+    def fetch(self, request: FetchRequest, _version: int) -> Future[FetchResponse]:
         future: Future[FetchResponse] = Future()
         self.pending[future] = None
         self.network.requests.append((self.source, self.target, request))
@@ -193,10 +193,10 @@ class SimBroker:
         self.zk.add_listener(self.manager.on_zk_state)
         cluster.register(self)
 
-    async def _topic_config(self, topic: str) -> Any:
+    async def _topic_config(self, _topic: str) -> Any:
         return log_config({}, self.overrides)
 
-    def _connect(self, broker: Broker, number: int) -> EndPoint:
+    def _connect(self, broker: Broker, _number: int) -> EndPoint:
         return EndPoint(self.cluster.network, self.id, broker.id)
 
     def crash(self) -> None:
@@ -363,7 +363,7 @@ class SimCluster:
         """A partition led by the first of ``replicas``, all in sync."""
         assignment = PartitionAssignment(tuple(replicas))
         for broker in self.brokers.values():
-            broker.overrides = overrides
+            broker.overrides = {name.replace("_", "."): value for name, value in overrides.items()}
         if tp.partition == 0:
             self.admin.create(znodes.topic_path(tp.topic), znodes.encode_topic(znodes.TopicAssignment(TOPIC_ID, {})))
             self.admin.create(znodes.partitions_path(tp.topic))
@@ -406,8 +406,8 @@ class SimCluster:
         """LeaderAndIsr to the replicas (or ``to``); the answers."""
         answers: list[Any] = []
         for broker_id in to if to is not None else self.states[tp].replicas:
-            broker = self.brokers[broker_id]
-            if broker.dead or broker_id not in self._live:
+            broker = self.brokers.get(broker_id)
+            if broker is None or broker.dead or broker_id not in self._live:
                 continue
             request = LeaderAndIsr(
                 0,

@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
 from kafkalite.replication.results import ProduceResult
-from tests.replication.simulation import TP, SimCluster
+
+from .simulation import TP, SimCluster
 
 
 @pytest.fixture
@@ -148,8 +150,6 @@ def test_leadership_lost_fails_those_who_wait(cluster: SimCluster) -> None:
 
 def test_a_new_leader_hears_of_its_followers_at_once(cluster: SimCluster) -> None:
     """Partitions added to a fetcher whose long poll is under way do not wait for its end."""
-    from kafkalite.common.types import TopicPartition
-
     other = TopicPartition("t", 1)
     cluster.create(other, replicas=(2, 1, 3))
     cluster.run(0.05)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from tests.replication.simulation import TP, SimCluster, values_of
+
+from .simulation import SimCluster, values_of
 
 
 @pytest.fixture

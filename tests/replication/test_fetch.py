@@ -1,0 +1,225 @@
+"""Fetching: waiting, waking, sessions that cost only what changed, the replica to read from."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.protocol.fetch import FetchPartition
+from kafkalite.replication.config import RACK_AWARE_SELECTOR
+from kafkalite.replication.results import FetchParams, FetchResult
+from kafkalite.replication.watch import FetchWatch
+
+from .simulation import TOPIC_ID, TP, SimCluster, batch, values_of
+
+MANY = 40
+
+
+def read(results: list[FetchResult]) -> list[str]:
+    return [value for r in results if r.records is not None for value in values_of(r.records.read())]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimCluster:
+    made = SimCluster(tmp_path)
+    made.create()
+    return made
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> SimCluster:
+    made = SimCluster(tmp_path, brokers=(1,))
+    made.create(replicas=(1,))
+    return made
+
+
+def test_a_consumer_wakes_when_the_high_watermark_moves(cluster: SimCluster) -> None:
+    waiting = cluster[1].consume(max_wait_ms=5000)
+    cluster.network.cut |= {(2, 1), (3, 1)}
+    cluster[1].produce("a", acks=1)
+    cluster.run(0.1)
+    assert waiting == []
+    cluster.network.cut.clear()
+    cluster.run(3)
+    assert read(waiting) == ["a"]
+
+
+def test_a_wait_ends_in_time(alone: SimCluster) -> None:
+    waiting = alone[1].consume(max_wait_ms=500)
+    alone.run(0.49)
+    assert waiting == []
+    alone.run(0.02)
+    assert [(r.error, r.size) for r in waiting] == [(ErrorCode.NONE, 0)]
+
+
+def test_min_bytes_are_gathered(alone: SimCluster) -> None:
+    alone[1].produce("a")
+    waiting = alone[1].consume(max_wait_ms=5000, min_bytes=150)
+    assert waiting == []
+    alone[1].produce("b")
+    assert waiting == []
+    alone[1].produce("c")
+    assert read(waiting) == ["a", "b", "c"]
+
+
+def test_a_wait_is_answered_after_the_producer_is(alone: SimCluster) -> None:
+    order: list[str] = []
+    partition = FetchPartition("t", TOPIC_ID, 0, -1, 0)
+    manager = alone[1].manager
+    manager.fetch(FetchParams(max_wait_ms=100), [partition], lambda _: order.append("consumer"))
+    manager.append_records(100, 1, [(TP, batch("a"))], lambda _: order.append("producer"))
+    assert order == ["producer", "consumer"]
+
+
+@pytest.mark.parametrize(
+    ("offset", "params", "error"),
+    [
+        (5, {}, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (0, {"replica_id": 9}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_refused(alone: SimCluster, offset: int, params: dict[str, Any], error: ErrorCode) -> None:
+    assert [r.error for r in alone[1].consume(offset, **params)] == [error]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "error"),
+    [
+        (-1, ErrorCode.NONE),
+        (0, ErrorCode.FENCED_LEADER_EPOCH),
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ],
+)
+def test_leader_epochs(alone: SimCluster, epoch: int, error: ErrorCode) -> None:
+    alone.elect(1)
+    answers: list[FetchResult] = []
+    partition = FetchPartition("t", TOPIC_ID, 0, epoch, 0)
+    alone[1].manager.fetch(FetchParams(max_wait_ms=0), [partition], answers.extend)
+    assert [r.error for r in answers] == [error]
+
+
+def test_unknown_and_inconsistent_topics(alone: SimCluster) -> None:
+    answers: list[FetchResult] = []
+    partitions = [
+        FetchPartition("nobody", TOPIC_ID, 0),
+        FetchPartition(None, TOPIC_ID, 0),
+        FetchPartition("t", uuid.UUID(int=5), 0),
+    ]
+    alone[1].manager.fetch(FetchParams(max_wait_ms=1000), partitions, answers.extend)
+    assert [r.error for r in answers] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    ]
+
+
+def test_max_bytes_are_shared_and_the_first_message_always_comes(alone: SimCluster) -> None:
+    other = TopicPartition("t", 1)
+    alone.create(other, replicas=(1,))
+    alone[1].produce("a" * 500)
+    alone[1].produce("b" * 500, tp=other)
+    partitions = [FetchPartition("t", TOPIC_ID, n, -1, 0) for n in (0, 1)]
+    for hard, sizes in ((False, [570, 0]), (True, [100, 0])):
+        answers: list[FetchResult] = []
+        params = FetchParams(max_wait_ms=0, max_bytes=100, hard_max_bytes=hard)
+        alone[1].manager.fetch(params, partitions, answers.extend)
+        assert [r.size for r in answers] == sizes
+
+
+class Session:
+    """A fetch session of many partitions."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self.manager = cluster[1].manager
+        self.partitions: dict[TopicPartition, FetchPartition] = {}
+        self.watch = FetchWatch(self.partitions, False)
+        for n in range(MANY):
+            tp = TopicPartition("t", n)
+            self.partitions[tp] = FetchPartition("t", TOPIC_ID, n, -1, 0)
+            self.manager.watch(self.watch, tp)
+
+    def fetch(self, *changed: FetchPartition, max_wait_ms: int = 0) -> list[list[FetchResult]]:
+        answers: list[list[FetchResult]] = []
+        self.manager.fetch(FetchParams(max_wait_ms=max_wait_ms, watch=self.watch), changed, answers.append)
+        return answers
+
+
+@pytest.fixture
+def session(alone: SimCluster) -> Session:
+    for n in range(1, MANY):
+        alone.create(TopicPartition("t", n), replicas=(1,))
+    return Session(alone)
+
+
+def test_a_session_looks_only_at_what_has_news(alone: SimCluster, session: Session) -> None:
+    (first,) = session.fetch(*session.partitions.values())
+    assert len(first) == MANY
+    assert session.fetch() == [[]]
+    waiting = session.fetch(max_wait_ms=1000)
+    alone[1].produce("x", tp=TopicPartition("t", 7))
+    assert [[r.topic_partition.partition for r in results] for results in waiting] == [[7]]
+    # Until it asks for a later offset it is told again: the answer may have been dropped.
+    ((again,),) = session.fetch()
+    assert again.topic_partition.partition == 7
+    moved = FetchPartition("t", TOPIC_ID, 7, -1, 1)
+    session.partitions[TopicPartition("t", 7)] = moved
+    ((clean,),) = session.fetch(moved)
+    assert clean.size == 0
+    assert session.fetch() == [[]]
+
+
+def test_a_forgotten_partition_and_a_session_that_ends(alone: SimCluster, session: Session) -> None:
+    session.fetch(*session.partitions.values())
+    gone = TopicPartition("t", 7)
+    session.manager.unwatch(session.watch, gone)
+    del session.partitions[gone]
+    waiting = session.fetch(max_wait_ms=1000)
+    alone[1].produce("x", tp=gone)
+    assert waiting == []
+    session.manager.unwatch_all(session.watch)
+    assert waiting == [[]]
+    alone[1].produce("x", tp=TopicPartition("t", 8))
+    assert not session.watch.dirty
+
+
+def test_a_second_request_of_a_session_ends_the_wait_of_the_first(session: Session) -> None:
+    session.fetch(*session.partitions.values())
+    first = session.fetch(max_wait_ms=1000)
+    second = session.fetch(max_wait_ms=1000)
+    assert (first, second) == ([[]], [])
+
+
+def test_waits_without_a_session_leave_nothing_behind(alone: SimCluster) -> None:
+    alone[1].consume(max_wait_ms=100)
+    assert len(alone[1].manager.partitions[TP].watches) == 1
+    alone.run(1)
+    assert alone[1].manager.partitions[TP].watches == []
+
+
+def test_the_replica_in_the_consumers_rack_is_preferred(tmp_path: Path) -> None:
+    cluster = SimCluster(tmp_path, replica_selector_class=RACK_AWARE_SELECTOR)
+    cluster.create()
+    cluster[1].produce("a")
+    cluster.run(1)
+    assert [[r.preferred_read_replica for r in cluster[1].consume(rack=f"rack{n}")] for n in (1, 2, 3, 4)] == [
+        [-1],
+        [2],
+        [3],
+        [-1],
+    ]
+    assert read(cluster[2].consume(rack="rack2")) == ["a"]
+    assert [r.error for r in cluster[2].consume(only_leader=True)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_an_idle_follower_asks_for_nothing(cluster: SimCluster) -> None:
+    cluster.run(5)
+    cluster.network.requests.clear()
+    cluster.run(5)
+    assert 10 < len(cluster.network.requests) < 30
+    assert all(not request.partitions for _, _, request in cluster.network.requests)

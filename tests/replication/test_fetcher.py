@@ -1,0 +1,159 @@
+"""The follower's side of the wire: sessions, backing off, the codec."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import Future, deferred
+from kafkalite.common.types import TopicPartition
+from kafkalite.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchResponse,
+    decode_fetch,
+    encode_fetch_response,
+)
+from kafkalite.replication.leader_endpoint import RemoteLeaderEndPoint
+
+from .simulation import TOPIC_ID, TP, EndPoint, SimCluster, batch
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimCluster:
+    made = SimCluster(tmp_path)
+    made.create()
+    made.run(1)
+    return made
+
+
+def requests_of(cluster: SimCluster, broker: int) -> list[FetchRequest]:
+    return [request for source, _, request in cluster.network.requests if source == broker]
+
+
+def test_a_session_is_opened_once(cluster: SimCluster) -> None:
+    sent = requests_of(cluster, 2)
+    assert [(r.session_id != 0, r.session_epoch, len(r.partitions), r.max_wait_ms) for r in sent[:3]] == [
+        (False, 0, 1, 0),
+        (True, 1, 0, 500),
+        (True, 2, 0, 500),
+    ]
+    assert {(r.replica_id, r.replica_epoch) for r in sent} == {(2, cluster.epoch(2))}
+
+
+def test_a_session_that_the_leader_forgot_is_opened_anew(cluster: SimCluster) -> None:
+    cluster[1].sessions.clear()
+    cluster.run(0.6)
+    cluster.network.requests.clear()
+    answers = cluster[1].produce("a")
+    cluster.run(1)
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+
+
+def test_a_leader_without_sessions(cluster: SimCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every request is a full one then, and still waits for news."""
+    reply = EndPoint._reply
+
+    def without(self: EndPoint, future: Future[FetchResponse], response: FetchResponse) -> None:
+        response.session_id = 0
+        reply(self, future, response)
+
+    monkeypatch.setattr(EndPoint, "_reply", without)
+    cluster.elect(2)
+    cluster.run(1)
+    cluster.network.requests.clear()
+    cluster.run(5)
+    sent = requests_of(cluster, 1)
+    assert all(len(r.partitions) == 1 and r.session_epoch == 0 for r in sent)
+    assert 5 <= len(sent) <= 15
+    answers = cluster[2].produce("a")
+    cluster.run(0.1)
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+
+
+def test_backing_off_from_a_dead_leader(cluster: SimCluster) -> None:
+    cluster[1].crash()
+    cluster.run(1)
+    cluster.network.requests.clear()
+    cluster.run(10)
+    assert len(requests_of(cluster, 2)) <= 11
+
+
+def test_corrupt_answers_are_asked_for_again(cluster: SimCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    reply = EndPoint._reply
+    broken: list[int] = []
+
+    def damage(self: EndPoint, future: Future[FetchResponse], response: FetchResponse) -> None:
+        for answer in response.partitions:
+            if answer.records and self.source == 2 and len(broken) < 2:
+                data = bytearray(answer.records.read())  # type: ignore[union-attr]
+                data[-1] ^= 1
+                answer.records = memoryview(data)
+                broken.append(1)
+        reply(self, future, response)
+
+    monkeypatch.setattr(EndPoint, "_reply", damage)
+    answers = cluster[1].produce("a")
+    cluster.run(1)
+    assert len(broken) == 2
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+    assert cluster[2].values() == ["a"]
+
+
+def test_partitions_leave_and_come_back_to_a_session(cluster: SimCluster) -> None:
+    other = TopicPartition("t", 1)
+    cluster.create(other)
+    cluster.elect(2, tp=other)
+    cluster.elect(1, tp=other)
+    answers = cluster[1].produce("x", tp=other)
+    cluster.run(0.1)
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+    assert [cluster[n].values(other) for n in (2, 3)] == [["x"]] * 2
+
+
+class Wire:
+    """A connection whose leader answers with one batch."""
+
+    def __init__(self) -> None:
+        self.opened = 0
+        self.closed = 0
+        self.asked: list[FetchRequest] = []
+
+    async def connect(self) -> None:
+        self.opened += 1
+
+    async def send(self, api_key: int, version: int, body: Any, timeout: float) -> memoryview:
+        assert (api_key, timeout) == (1, 5.0)
+        self.asked.append(decode_fetch(version, memoryview(body)))
+        answer = FetchPartitionResponse("t", TOPIC_ID, 0, 0, 7, 7, 1, None, -1, batch("a"), (3, 4))
+        parts = encode_fetch_response(version, 0, 9, [answer])
+        return memoryview(b"".join(bytes(part) for part in parts))  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.mark.parametrize("version", [12, 15])
+def test_over_a_connection(version: int) -> None:
+    wire = Wire()
+    end_point = RemoteLeaderEndPoint(lambda: wire, 5.0)
+    asked = FetchPartition("t", TOPIC_ID, 0, 4, 11, 3, 1, 1000)
+    request = FetchRequest(2, 77, 500, 1, 10_000, 0, 0, 0, [asked], [])
+    answers: list[FetchResponse] = []
+    for _ in range(2):
+        deferred(end_point.fetch(request, version)).addCallback(answers.append)
+    assert (wire.opened, len(wire.asked)) == (1, 2)
+    got = wire.asked[0]
+    assert (got.replica_id, got.replica_epoch) == (2, 77 if version == 15 else -1)
+    assert (got.partitions[0].fetch_offset, got.partitions[0].last_fetched_epoch) == (11, 3)
+    (answer,) = answers[0].partitions
+    assert (answers[0].session_id, answer.high_watermark, answer.diverging_epoch) == (9, 7, (3, 4))
+    assert answer.records is not None
+    assert bytes(answer.records) == bytes(batch("a"))  # type: ignore[arg-type]
+    end_point.close()
+    assert wire.closed == 1
+    assert TP.topic == "t"

@@ -27,7 +27,9 @@ ADMIN_PROPERTIES = {
 INTEGER_SUFFIXES = (".ms", ".bytes", ".per.connection")
 
 
-def add_bootstrap(parser: argparse.ArgumentParser, *, config_flag: str = "--command-config", aliases: tuple[str, ...] = ()) -> None:
+def add_bootstrap(
+    parser: argparse.ArgumentParser, *, config_flag: str = "--command-config", aliases: tuple[str, ...] = ()
+) -> None:
     """Add ``--bootstrap-server`` (and ``aliases`` of it) and the file of client properties."""
     parser.add_argument("--bootstrap-server", *aliases, dest="bootstrap_server", required=True, metavar="HOST:PORT,…")
     parser.add_argument(config_flag, dest="command_config", type=Path, metavar="FILE", help="client properties")

@@ -18,7 +18,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser("delete-records", help="delete records below given offsets")
     add_bootstrap(parser)
     parser.add_argument(
-        "--offset-json-file", type=Path, required=True, metavar="FILE", help='{"partitions": [{"topic": "t", "partition": 0, "offset": 5}]}'
+        "--offset-json-file",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help='{"partitions": [{"topic": "t", "partition": 0, "offset": 5}]}',
     )
     add_json(parser)
 
@@ -42,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
         results = admin.delete_records(targets)
     marks = {tp: result["low_watermark"] for tp, result in sorted(results.items())}
     if args.json:
-        print_json([{"topic": tp.topic, "partition": tp.partition, "low_watermark": mark} for tp, mark in marks.items()])
+        print_json(
+            [{"topic": tp.topic, "partition": tp.partition, "low_watermark": mark} for tp, mark in marks.items()]
+        )
         return 0
     print("Records delete operation completed:")
     for tp, mark in marks.items():

@@ -22,7 +22,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--all-topic-partitions", action="store_true", help="all partitions that need it")
     which.add_argument("--topic", help="with --partition: this one")
-    which.add_argument("--path-to-json-file", type=Path, metavar="FILE", help='{"partitions": [{"topic": "t", "partition": 0}]}')
+    which.add_argument(
+        "--path-to-json-file", type=Path, metavar="FILE", help='{"partitions": [{"topic": "t", "partition": 0}]}'
+    )
     parser.add_argument("--partition", type=int)
     add_json(parser)
 
@@ -31,7 +33,11 @@ def run(args: argparse.Namespace) -> int:
     """Ask the controller; exit code 0 where every partition now has its leader."""
     wanted = partitions(args)
     with admin_client(args) as admin:
-        every = wanted if wanted is not None else {t["name"]: [p["partition_index"] for p in t["partitions"]] for t in admin.describe_topics(None)}
+        every = (
+            wanted
+            if wanted is not None
+            else {t["name"]: [p["partition_index"] for p in t["partitions"]] for t in admin.describe_topics(None)}
+        )
         response = admin.elect_leaders(0 if args.election_type == "preferred" else 1, every, raise_errors=False)
     if response.error_code:
         raise ApiError(ErrorCode(response.error_code), "")
@@ -42,7 +48,11 @@ def run(args: argparse.Namespace) -> int:
     }
     done = sorted(name for name, (code, _) in outcome.items() if code == 0)
     unneeded = sorted(name for name, (code, _) in outcome.items() if code == ErrorCode.ELECTION_NOT_NEEDED)
-    failed = {name: kafka_error(*error) for name, error in sorted(outcome.items()) if name not in done and name not in unneeded}
+    failed = {
+        name: kafka_error(*error)
+        for name, error in sorted(outcome.items())
+        if name not in done and name not in unneeded
+    }
     if args.json:
         print_json({"elected": done, "not_needed": unneeded, "failed": failed})
         return 1 if failed else 0
@@ -68,5 +78,7 @@ def partitions(args: argparse.Namespace) -> dict[str, list[int]] | None:
         for entry in json.loads(args.path_to_json_file.read_text())["partitions"]:
             named.setdefault(entry["topic"], []).append(int(entry["partition"]))
     except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise UsageError(f"{args.path_to_json_file}: not a list of partitions ({type(error).__name__}: {error})") from None
+        raise UsageError(
+            f"{args.path_to_json_file}: not a list of partitions ({type(error).__name__}: {error})"
+        ) from None
     return named

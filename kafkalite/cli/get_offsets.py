@@ -22,8 +22,17 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     add_bootstrap(parser, aliases=("--broker-list",))
     parser.add_argument("--topic", help="regular expression of topics")
     parser.add_argument("--partitions", metavar="0,2", help="only these partitions")
-    parser.add_argument("--topic-partitions", metavar="t:0,u:1-3", help="topics with partitions or ranges of them, instead of the two before")
-    parser.add_argument("--time", default="latest", metavar="MS|latest|earliest|max-timestamp", help="first offset at or after this time")
+    parser.add_argument(
+        "--topic-partitions",
+        metavar="t:0,u:1-3",
+        help="topics with partitions or ranges of them, instead of the two before",
+    )
+    parser.add_argument(
+        "--time",
+        default="latest",
+        metavar="MS|latest|earliest|max-timestamp",
+        help="first offset at or after this time",
+    )
     parser.add_argument("--exclude-internal-topics", action="store_true", help="leave internal topics out")
     add_json(parser)
 
@@ -49,7 +58,12 @@ def run(args: argparse.Namespace) -> int:
         offsets = admin.list_partition_offsets({LibraryPartition(*tp): time for tp in wanted})
     values = {tp: offsets[LibraryPartition(*tp)].offset for tp in wanted}
     if args.json:
-        print_json([{"topic": tp.topic, "partition": tp.partition, "offset": None if offset < 0 else offset} for tp, offset in values.items()])
+        print_json(
+            [
+                {"topic": tp.topic, "partition": tp.partition, "offset": None if offset < 0 else offset}
+                for tp, offset in values.items()
+            ]
+        )
         return 0
     for tp, offset in values.items():
         print(f"{tp.topic}:{tp.partition}:{offset if offset >= 0 else ''}")

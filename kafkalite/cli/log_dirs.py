@@ -41,7 +41,9 @@ def run(args: argparse.Namespace) -> int:
     if not args.json:
         print("Querying brokers for log directories information")
         print(f"Received log directory information from brokers {','.join(map(str, wanted))}")
-    brokers = [{"broker": entry["broker"], "logDirs": [directory(each) for each in entry["log_dirs"]]} for entry in described]
+    brokers = [
+        {"broker": entry["broker"], "logDirs": [directory(each) for each in entry["log_dirs"]]} for entry in described
+    ]
     print(json.dumps({"version": 1, "brokers": brokers}, separators=(",", ":")))
     return 0
 

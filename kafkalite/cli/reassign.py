@@ -45,7 +45,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 def run(args: argparse.Namespace) -> int:
     """Do the one action asked for."""
-    needed = {"generate": ("topics_to_move_json_file", "broker_list"), "list": ()}.get(args.action, ("reassignment_json_file",))
+    needed = {"generate": ("topics_to_move_json_file", "broker_list"), "list": ()}.get(
+        args.action, ("reassignment_json_file",)
+    )
     for name in needed:
         if getattr(args, name) is None:
             raise UsageError(f"--{args.action} needs --{name.replace('_', '-')}")
@@ -83,9 +85,14 @@ def execute(admin: Any, args: argparse.Namespace) -> int:
     if unknown:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ", ".join(unknown))
     if admin.list_partition_reassignments() and not args.additional:
-        raise ApiError(ErrorCode.REASSIGNMENT_IN_PROGRESS, "another reassignment is under way: wait, --cancel it, or use --additional")
+        raise ApiError(
+            ErrorCode.REASSIGNMENT_IN_PROGRESS,
+            "another reassignment is under way: wait, --cancel it, or use --additional",
+        )
     before = {tp: current[tp] for tp in target}
-    print(f"Current partition replica assignment\n\n{compact(before)}\n\nSave this to use as the --reassignment-json-file option during rollback")
+    print(
+        f"Current partition replica assignment\n\n{compact(before)}\n\nSave this to use as the --reassignment-json-file option during rollback"
+    )
     alter(admin, target, args.timeout)
     print(f"Successfully started partition reassignment{plural(target)} for {names(target)}")
     return 0
@@ -111,7 +118,9 @@ def verify(admin: Any, args: argparse.Namespace) -> int:
     else:
         print("Status of partition reassignment:")
         for name, state in status.items():
-            words = {"completed": "is completed.", "in progress": "is still in progress."}.get(state, f"failed: {state}.")
+            words = {"completed": "is completed.", "in progress": "is still in progress."}.get(
+                state, f"failed: {state}."
+            )
             print(f"Reassignment of partition {name} {words}")
     return 0 if all(state == "completed" for state in status.values()) else 1
 
@@ -169,13 +178,19 @@ def alter(admin: Any, target: Mapping[TopicPartition, Sequence[int] | None], tim
     from kafka import TopicPartition as LibraryPartition
 
     request = {LibraryPartition(*tp): None if replicas is None else list(replicas) for tp, replicas in target.items()}
-    refused = {tp: error for tp, error in admin.alter_partition_reassignments(request, timeout_ms=timeout_ms).items() if error is not None}
+    refused = {
+        tp: error
+        for tp, error in admin.alter_partition_reassignments(request, timeout_ms=timeout_ms).items()
+        if error is not None
+    }
     if refused:
         text = "; ".join(f"{tp.topic}-{tp.partition}: {error.__name__}" for tp, error in sorted(refused.items()))
         raise ApiError(ErrorCode(next(iter(refused.values())).errno), text)
 
 
-def propose(current: Assignment, brokers: Sequence[int], racks: Mapping[int, str | None], chance: random.Random) -> Assignment:
+def propose(
+    current: Assignment, brokers: Sequence[int], racks: Mapping[int, str | None], chance: random.Random
+) -> Assignment:
     """A fresh assignment of ``current``'s partitions over ``brokers``: Kafka's round robin, by racks where all have one.
 
     Pure but for ``chance``. Raises :class:`UsageError` where there are fewer brokers than replicas.
@@ -210,7 +225,10 @@ def read_assignment(path: Path) -> Assignment:
     """Kafka's reassignment JSON. Raises :class:`UsageError` where the file is something else."""
     try:
         document = json.loads(path.read_text())
-        assignment = {TopicPartition(entry["topic"], int(entry["partition"])): [int(i) for i in entry["replicas"]] for entry in document["partitions"]}
+        assignment = {
+            TopicPartition(entry["topic"], int(entry["partition"])): [int(i) for i in entry["replicas"]]
+            for entry in document["partitions"]
+        }
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: not a reassignment ({type(error).__name__}: {error})") from None
     if not assignment:

@@ -9,7 +9,15 @@ import argparse
 import re
 from typing import Any
 
-from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, id_text, kafka_error, parse_properties, print_json
+from kafkalite.cli.clients import (
+    add_bootstrap,
+    add_json,
+    admin_client,
+    id_text,
+    kafka_error,
+    parse_properties,
+    print_json,
+)
 from kafkalite.cli.main import UsageError
 from kafkalite.common.errors import ApiError, ErrorCode
 
@@ -34,12 +42,20 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--topic-id", help="for --describe: the id of a topic")
     parser.add_argument("--partitions", type=int, help="number of partitions")
     parser.add_argument("--replication-factor", type=int, help="replicas of each partition")
-    parser.add_argument("--replica-assignment", metavar="1:2,2:3", help="brokers of each partition, preferred leader first")
-    parser.add_argument("--config", action="append", default=[], metavar="NAME=VALUE", help="a configuration of the new topic")
+    parser.add_argument(
+        "--replica-assignment", metavar="1:2,2:3", help="brokers of each partition, preferred leader first"
+    )
+    parser.add_argument(
+        "--config", action="append", default=[], metavar="NAME=VALUE", help="a configuration of the new topic"
+    )
     parser.add_argument("--if-not-exists", action="store_true", help="for --create: an existing topic is no error")
-    parser.add_argument("--if-exists", action="store_true", help="for --alter, --delete, --describe: a missing topic is no error")
+    parser.add_argument(
+        "--if-exists", action="store_true", help="for --alter, --delete, --describe: a missing topic is no error"
+    )
     parser.add_argument("--exclude-internal", action="store_true", help="leave internal topics out")
-    parser.add_argument("--topics-with-overrides", action="store_true", help="for --describe: only topics with configurations")
+    parser.add_argument(
+        "--topics-with-overrides", action="store_true", help="for --describe: only topics with configurations"
+    )
     for name in FILTERS:
         parser.add_argument(f"--{name.replace('_', '-')}", action="store_true", help="for --describe: only these")
     add_json(parser)
@@ -96,7 +112,9 @@ def describe(admin: Any, args: argparse.Namespace) -> int:
     shown = []
     for topic in topics:
         config = configs.get(topic["name"], {})
-        overrides = {name: entry["value"] for name, entry in config.items() if entry["config_source"] == "DYNAMIC_TOPIC_CONFIG"}
+        overrides = {
+            name: entry["value"] for name, entry in config.items() if entry["config_source"] == "DYNAMIC_TOPIC_CONFIG"
+        }
         if args.topics_with_overrides and not overrides:
             continue
         min_isr = int(config.get("min.insync.replicas", {"value": 1})["value"])

@@ -1,0 +1,40 @@
+# kafkalite: `make demo` shows it, `make test` checks it. A fresh machine needs Python 3.11 or newer and Java 17 or newer.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test lint bench soak java clean
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	touch $(STAMP)
+
+java:
+	@command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/java" || { \
+	  echo "Java is missing: ZooKeeper needs it. Debian: apt-get install default-jre-headless (or set JAVA_HOME)" >&2; exit 1; }
+
+demo: $(STAMP) java
+	$(BIN)/python -m kafkalite.cli.main demo
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --config setup.cfg --no-logo
+
+# Lint, types and contracts are tests of the suite too (integration/test_lint.py), so that there is one closing summary.
+test: $(STAMP) java
+	$(BIN)/python -m pytest integration/test_lint.py tests integration
+
+soak: $(STAMP) java
+	KAFKALITE_SOAK=1 $(BIN)/python -m pytest -s -m soak integration
+
+bench: $(STAMP) java
+	$(BIN)/python -m integration.bench.run $(BENCH)
+
+clean:
+	rm -rf $(VENV) build *.egg-info

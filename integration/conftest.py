@@ -1,0 +1,76 @@
+"""Fixtures of the integration tests: clusters of real processes on free ports of 127.0.0.1.
+
+``KAFKALITE_TEST_BROKER=kafka`` runs the same tests against Apache Kafka 3.9.1 in ZooKeeper mode, which proves the tests.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from integration.harness.java import kafka_launcher
+from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launcher
+
+AGAINST_KAFKA = os.environ.get("KAFKALITE_TEST_BROKER") == "kafka"
+ClusterFactory = Callable[..., LocalCluster]
+
+# What makes a test cluster quick: Kafka's own defaults are for large, slow machines. Both understand all of it.
+TEST_OVERRIDES = {
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "zookeeper.session.timeout.ms": "6000",
+    "auto.create.topics.enable": "false",
+    # The records of the tests carry timestamps of 2023.
+    "log.retention.ms": "-1",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What only kafkalite can do is left out against real Kafka."""
+    if AGAINST_KAFKA:
+        for item in items:
+            if item.get_closest_marker("kafkalite_only"):
+                item.add_marker(pytest.mark.skip(reason="only kafkalite can do this"))
+
+
+def launcher() -> Launcher:
+    """What starts the brokers under test."""
+    return kafka_launcher() if AGAINST_KAFKA else kafkalite_launcher
+
+
+@pytest.fixture
+def make_cluster(tmp_path: Path) -> Iterator[ClusterFactory]:
+    """``make_cluster(brokers=3, overrides={…})`` → a started cluster, stopped at the end of the test."""
+    clusters: list[LocalCluster] = []
+
+    def make(brokers: int = 3, overrides: Mapping[str, str] | None = None, **more: object) -> LocalCluster:
+        start = bool(more.pop("start", True))
+        directory = tmp_path / f"cluster-{len(clusters)}"
+        cluster = LocalCluster(
+            directory,
+            brokers,
+            overrides={**TEST_OVERRIDES, **(overrides or {})},
+            launcher=launcher(),
+            **more,  # type: ignore[arg-type]
+        )
+        clusters.append(cluster)
+        if start:
+            cluster.start()
+        return cluster
+
+    yield make
+    for cluster in clusters:
+        cluster.close()
+
+
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three brokers for all tests that harm nobody; each uses topics of its own."""
+    cluster = LocalCluster(tmp_path_factory.mktemp("shared"), 3, overrides=TEST_OVERRIDES, launcher=launcher())
+    cluster.start()
+    yield cluster
+    cluster.stop()

@@ -1,0 +1,157 @@
+"""confluent-kafka (librdkafka) against the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
+
+from integration.harness.clients import ClientAdapter, ClientSuite
+from integration.harness.records import Item, Read
+from kafkalite.embedded.cluster import LocalCluster
+
+TIMEOUT = 30.0
+
+
+class Confluent(ClientAdapter):
+    """The adapter."""
+
+    idempotent = True
+
+    def produce(self, bootstrap: str, topic: str, items: Sequence[Item], *, codec: str = "none") -> None:
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "acks": "all",
+                "compression.type": codec,
+                "enable.idempotence": self.idempotent,
+                "linger.ms": 5,
+                "batch.num.messages": 200,
+            }
+        )
+        errors: list[Any] = []
+        for item in items:
+            producer.produce(
+                topic,
+                item.value,
+                item.key,
+                item.partition,
+                on_delivery=lambda error, _: errors.append(error) if error else None,
+                timestamp=item.timestamp,
+                headers=list(item.headers),
+            )
+            producer.poll(0)
+        assert producer.flush(TIMEOUT) == 0
+        assert errors == []
+
+    def consume(self, bootstrap: str, topic: str, starts: Mapping[int, int], count: int) -> list[Read]:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+        read: list[Read] = []
+        try:
+            consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
+            while len(read) < count:
+                records = consumer.consume(500, TIMEOUT / 2)
+                assert records, f"only {len(read)} of {count} records came"
+                for record in records:
+                    if record.error():
+                        raise KafkaException(record.error())
+                    headers = tuple((name, value) for name, value in record.headers() or ())
+                    read.append(
+                        Read(record.partition(), record.offset(), record.timestamp()[1], record.key(), record.value(), headers)
+                    )
+        finally:
+            consumer.close()
+        return read
+
+    def offset_for_time(self, bootstrap: str, topic: str, partition: int, timestamp: int) -> int | None:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+        [found] = consumer.offsets_for_times([TopicPartition(topic, partition, timestamp)], timeout=TIMEOUT)
+        consumer.close()
+        return found.offset if found.offset >= 0 else None
+
+    def end_offset(self, bootstrap: str, topic: str, partition: int) -> int:
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+        _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
+        consumer.close()
+        return int(high)
+
+    def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int, config: Mapping[str, str]) -> None:
+        wait_all(admin(bootstrap).create_topics([NewTopic(topic, partitions, factor, config=dict(config))]))
+
+    def add_partitions(self, bootstrap: str, topic: str, total: int) -> None:
+        wait_all(admin(bootstrap).create_partitions([NewPartitions(topic, total)]))
+
+    def delete_topic(self, bootstrap: str, topic: str) -> None:
+        wait_all(admin(bootstrap).delete_topics([topic]))
+
+    def topics(self, bootstrap: str) -> dict[str, int]:
+        metadata = admin(bootstrap).list_topics(timeout=TIMEOUT)
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+    def topic_config(self, bootstrap: str, topic: str) -> dict[str, str]:
+        [future] = admin(bootstrap).describe_configs([ConfigResource("topic", topic)]).values()
+        return {name: entry.value for name, entry in future.result(TIMEOUT).items()}
+
+    def set_topic_config(self, bootstrap: str, topic: str, name: str, value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        wait_all(admin(bootstrap).incremental_alter_configs([ConfigResource("topic", topic, incremental_configs=[entry])]))
+
+
+@cache
+def admin(bootstrap: str) -> AdminClient:
+    """An admin client; kept, because its futures fail where it goes first."""
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
+def wait_all(futures: Mapping[Any, Any]) -> None:
+    """Wait for all answers; the first error is raised."""
+    for future in futures.values():
+        future.result(TIMEOUT)
+
+
+class TestConfluent(ClientSuite):
+    """As it comes: idempotent."""
+
+    adapter = Confluent()
+
+    def test_watermarks_and_out_of_range(self, shared_cluster: LocalCluster) -> None:
+        """An offset beyond the end is answered with an error where the client wants to hear it."""
+        topic = self.topic(shared_cluster, "range")
+        consumer = Consumer(
+            {"bootstrap.servers": shared_cluster.bootstrap, "group.id": "none", "auto.offset.reset": "error"}
+        )
+        consumer.assign([TopicPartition(topic, 0, 1000)])
+        record = consumer.poll(TIMEOUT)
+        consumer.close()
+        assert record is not None and record.error() is not None
+        assert record.error().name() == "_AUTO_OFFSET_RESET"
+
+    def test_errors_of_administration(self, shared_cluster: LocalCluster) -> None:
+        """What is refused is refused by its proper name."""
+        topic = self.topic(shared_cluster, "refused")
+        for future, name in (
+            (admin(shared_cluster.bootstrap).create_topics([NewTopic(topic, 1, 1)]), "TOPIC_ALREADY_EXISTS"),
+            (admin(shared_cluster.bootstrap).create_topics([NewTopic("x" + topic, 1, 9)]), "INVALID_REPLICATION_FACTOR"),
+            (admin(shared_cluster.bootstrap).create_topics([NewTopic("a b", 1, 1)]), "TOPIC_EXCEPTION"),
+            (admin(shared_cluster.bootstrap).create_partitions([NewPartitions(topic, 2)]), "INVALID_PARTITIONS"),
+            (admin(shared_cluster.bootstrap).delete_topics(["no-" + topic]), "UNKNOWN_TOPIC_OR_PART"),
+        ):
+            with pytest.raises(KafkaException) as caught:
+                wait_all(future)
+            assert caught.value.args[0].name() == name
+
+
+class TestConfluentPlain(ClientSuite):
+    """Without idempotence, as old programs have it."""
+
+    adapter = Confluent()
+
+    def topic(self, cluster: LocalCluster, prefix: str) -> str:
+        """As everywhere, but sent without idempotence."""
+        self.adapter = Confluent()
+        self.adapter.idempotent = False
+        return super().topic(cluster, prefix)

@@ -1,0 +1,98 @@
+"""Clients of 2015 and 2017: message formats 0 and 1, request versions that nobody sends any more."""
+
+from __future__ import annotations
+
+import pytest
+
+from integration.harness.clients import fresh_topic
+from integration.harness.java import KAFKA_0_8, KAFKA_0_10, KAFKA_3_9, Peer, run_tool
+from integration.test_clients_confluent import Confluent
+from kafkalite.embedded.cluster import LocalCluster
+
+RECORDS = 150
+OLD = pytest.mark.parametrize("peer", [KAFKA_0_10, KAFKA_0_8], ids=lambda peer: peer.name)
+
+
+def create(cluster: LocalCluster, prefix: str) -> str:
+    """A fresh topic of one partition."""
+    topic = fresh_topic(prefix)
+    Confluent().create_topic(cluster.bootstrap, topic, 1, 3, {})
+    return topic
+
+
+@OLD
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_old_producer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> None:
+    """What an old console producer sends, a new client reads: keys, order, every codec of the time."""
+    topic = create(shared_cluster, "old")
+    lines = [f"key{n}:value {n} {'y' * (n % 70)}" for n in range(RECORDS)]
+    flags = ["--broker-list", shared_cluster.bootstrap, "--topic", topic, "--request-required-acks", "-1"]
+    if codec != "none":
+        flags += ["--compression-codec", codec]
+    flags += ["--property", "parse.key=true", "--property", "key.separator=:", "--sync"]
+    if peer is KAFKA_0_8 and codec == "lz4":
+        flags.append("--new-producer")
+    run_tool(peer, "kafka.tools.ConsoleProducer", *flags, stdin="\n".join(lines) + "\n")
+    read = Confluent().consume(shared_cluster.bootstrap, topic, {0: 0}, RECORDS)
+    assert [f"{(r.key or b'').decode()}:{(r.value or b'').decode()}" for r in read] == lines
+    assert [r.offset for r in read] == list(range(RECORDS))
+
+
+@OLD
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+def test_old_consumer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> None:
+    """What a new client sends, an old SimpleConsumerShell reads: batches go down to the old format."""
+    topic = create(shared_cluster, "down")
+    lines = [f"value {n} {'z' * (n % 70)}" for n in range(RECORDS)]
+    run_tool(
+        KAFKA_3_9,
+        "kafka.tools.ConsoleProducer",
+        "--bootstrap-server",
+        shared_cluster.bootstrap,
+        "--topic",
+        topic,
+        "--compression-codec",
+        codec,
+        stdin="\n".join(lines) + "\n",
+    )
+    result = run_tool(
+        peer,
+        "kafka.tools.SimpleConsumerShell",
+        "--broker-list",
+        shared_cluster.bootstrap,
+        "--topic",
+        topic,
+        "--partition",
+        "0",
+        "--offset",
+        "-2",
+        "--max-messages",
+        str(RECORDS),
+        "--no-wait-at-logend",
+    )
+    assert [line for line in result.lines() if line.startswith("value ")] == lines
+
+
+def test_new_consumer_of_0_10(shared_cluster: LocalCluster) -> None:
+    """The consumer of 0.10.2 with partition and offset, from a message set that it produced itself."""
+    topic = create(shared_cluster, "both")
+    lines = [f"line {n}" for n in range(RECORDS)]
+    flags = ["--broker-list", shared_cluster.bootstrap, "--topic", topic, "--request-required-acks", "all"]
+    run_tool(KAFKA_0_10, "kafka.tools.ConsoleProducer", *flags, stdin="\n".join(lines) + "\n")
+    read = run_tool(
+        KAFKA_0_10,
+        "kafka.tools.ConsoleConsumer",
+        "--bootstrap-server",
+        shared_cluster.bootstrap,
+        "--topic",
+        topic,
+        "--partition",
+        "0",
+        "--offset",
+        "100",
+        "--max-messages",
+        str(RECORDS - 100),
+        "--timeout-ms",
+        "20000",
+    )
+    assert read.lines() == lines[100:]

@@ -1,0 +1,168 @@
+"""A broker's session ends with the broker: a real guardian, a real ZooKeeper, a real ``kill -9``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from kafkalite.broker.watchdog import Watchdog
+from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+from kafkalite.testing.clock import ManualClock
+from kafkalite.zk.blocking import BlockingLoop
+from kafkalite.zk.client import KazooZkClient
+from kafkalite.zk.port import EventType, SessionState, WatchEvent
+
+# what a broker does about its session, without the rest of it; takes words from standard input
+BROKER = """
+import subprocess, sys, threading
+from kafkalite.broker.guardian import Guardian
+from kafkalite.testing.clock import ManualClock
+from kafkalite.zk.blocking import BlockingLoop
+from kafkalite.zk.client import KazooZkClient
+loop = BlockingLoop()
+client = KazooZkClient(loop.call_from_thread, sys.argv[1], int(sys.argv[2]))
+loop.run(client.start())
+guardian = Guardian(sys.argv[1], ManualClock())
+guardian.watch(client.session, client.password, client.session_timeout_ms)
+child = subprocess.Popen(["sleep", "60"])
+loop.run(client.create("/broker", ephemeral=True))
+print(guardian.pid, child.pid, flush=True)
+sys.stdin.readline()
+guardian.release()
+loop.run(client.close())
+"""
+
+
+class FakeBroker:
+    """A process with a session, a guardian and another child."""
+
+    def __init__(self, connect: str, timeout_ms: int) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", BROKER, connect, str(timeout_ms)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            cwd=Path(__file__).parents[1],
+        )
+        assert self.process.stdout is not None
+        self.guardian, self.child = map(int, self.process.stdout.readline().split())
+
+    def close(self) -> None:
+        for pid in (self.process.pid, self.guardian, self.child):
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def loop() -> BlockingLoop:
+    return BlockingLoop()
+
+
+@pytest.fixture
+def client(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[KazooZkClient]:
+    client = KazooZkClient(loop.call_from_thread, zookeeper.connect_string, 4000)
+    loop.run(client.start())
+    yield client
+    loop.run(client.close())
+
+
+@pytest.fixture
+def broker(zookeeper: EmbeddedZooKeeper) -> Iterator[FakeBroker]:
+    broker = FakeBroker(zookeeper.connect_string, 6000)
+    yield broker
+    broker.close()
+
+
+def gone_after(client: KazooZkClient, loop: BlockingLoop, act: object) -> float:
+    """Seconds from ``act`` until ``/broker`` is gone."""
+    events: list[WatchEvent] = []
+    assert loop.run(client.exists("/broker", events.append)) is not None
+    started = time.monotonic()
+    assert callable(act)
+    act()
+    loop.wait(lambda: bool(events), 15)
+    assert events[0].type is EventType.DELETED
+    return time.monotonic() - started
+
+
+def test_a_killed_broker_is_gone_at_once(broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop) -> None:
+    assert psutil.Process(broker.guardian).memory_info().rss < 14 << 20
+    assert gone_after(client, loop, broker.process.kill) < 0.3
+    psutil.wait_procs([psutil.Process(broker.guardian)] if psutil.pid_exists(broker.guardian) else [], timeout=5)
+
+
+def test_signals_to_the_group_do_not_disarm_the_guardian(
+    broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop
+) -> None:
+    os.kill(broker.guardian, signal.SIGTERM)
+    os.kill(broker.guardian, signal.SIGINT)
+    assert gone_after(client, loop, lambda: os.killpg(broker.process.pid, signal.SIGKILL)) < 0.3
+
+
+def test_a_stopped_broker_keeps_its_session(broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop) -> None:
+    os.kill(broker.process.pid, signal.SIGSTOP)
+    time.sleep(0.5)
+    assert loop.run(client.exists("/broker")) is not None
+    os.kill(broker.process.pid, signal.SIGCONT)
+    time.sleep(0.2)
+    assert loop.run(client.exists("/broker")) is not None
+
+
+def test_without_its_guardian_the_timeout_does_the_work(
+    zookeeper: EmbeddedZooKeeper, client: KazooZkClient, loop: BlockingLoop
+) -> None:
+    broker = FakeBroker(zookeeper.connect_string, 1000)
+    try:
+        os.kill(broker.guardian, signal.SIGKILL)
+        assert 0.4 < gone_after(client, loop, broker.process.kill) < 4
+    finally:
+        broker.close()
+
+
+def test_a_closed_session_leaves_the_guardian_nothing_to_do(
+    broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop
+) -> None:
+    guardian = psutil.Process(broker.guardian)
+    assert broker.process.stdin is not None
+    broker.process.stdin.write(b"\n")
+    broker.process.stdin.flush()
+    assert broker.process.wait(10) == 0
+    assert not guardian.is_running()
+    assert loop.run(client.exists("/broker")) is None
+
+
+def test_a_hung_reactor_gives_the_session_up(zookeeper: EmbeddedZooKeeper, client: KazooZkClient) -> None:
+    loop = BlockingLoop()
+    hung = KazooZkClient(loop.call_from_thread, zookeeper.connect_string, 1000)
+    loop.run(hung.start())
+    states: list[SessionState] = []
+    hung.add_listener(states.append)
+    session = hung.session
+    # a clock on which no time passes is a reactor that hangs
+    watchdog = Watchdog(zookeeper.connect_string, ManualClock())
+    watchdog.watch(session, hung.password, hung.session_timeout_ms)
+    try:
+        loop.wait(lambda: SessionState.EXPIRED in states, 5)
+        loop.wait(lambda: hung.state is SessionState.CONNECTED, 5)
+        assert hung.session != session
+    finally:
+        watchdog.stop()
+        loop.run(hung.close())
+    assert client.state is SessionState.CONNECTED

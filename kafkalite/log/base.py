@@ -14,7 +14,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.log.config import LogConfig
 from kafkalite.log.files import Folder
 from kafkalite.log.flushing import FlushWork
-from kafkalite.log.fs import DISK_FULL, LogDirFailure
+from kafkalite.log.fs import PASSING, LogDirFailure
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.producer_state import ProducerStateManager
 from kafkalite.log.segment import Segment
@@ -204,8 +204,8 @@ class LogBase:
             segment.undo_append()
         except OSError as second:
             return self.fail(second)
-        if error.errno in DISK_FULL:
-            return self._full_error()
+        if error.errno in PASSING:
+            return self._refusal(error)
         return self.fail(error)
 
     def fail(self, error: OSError) -> ApiError:
@@ -232,18 +232,20 @@ class LogBase:
             raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from error
 
     def _guard_soft(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The same for what changes nothing when it fails: a disk that is only full does not end the directory."""
+        """The same for what changes nothing when it fails: a disk that is full does not end the directory."""
         if self._broken:
             raise self._storage_error()
         try:
             return call(*args, **kwargs)
         except OSError as error:
-            if error.errno in DISK_FULL:
-                raise self._full_error() from error
+            if error.errno in PASSING:
+                raise self._refusal(error) from error
             raise self.fail(error) from error
+        except CorruptRecordError as error:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{self.topic_partition}: {error}") from error
 
-    def _full_error(self) -> ApiError:
-        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.log_dir} is full")
+    def _refusal(self, error: OSError) -> ApiError:
+        return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory {self.log_dir}: {error.strerror}")
 
     # -- flushing
 

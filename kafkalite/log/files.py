@@ -9,7 +9,7 @@ import re
 import uuid
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.fs import File, FileHolder, FilePool, FileSystem
+from kafkalite.log.fs import NO_DESCRIPTORS, File, FileHolder, FilePool, FileSystem
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -99,7 +99,13 @@ class OffsetFile(FileHolder):
         """The open file, made where it does not exist yet."""
         file = self.file
         if file is None:
-            file = File(self.folder.fs, self.path, create=not self.exists)
+            try:
+                file = File(self.folder.fs, self.path, create=not self.exists)
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTORS:
+                    raise
+                self.folder.pool.shrink()
+                file = File(self.folder.fs, self.path, create=not self.exists)
             self.exists = True
             self.file = file
             self.folder.pool.add(self)

@@ -21,6 +21,9 @@ _LOCKED: set[str] = set()
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers after which a directory is full, not broken."""
+NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+PASSING = (*DISK_FULL, *NO_DESCRIPTORS, errno.ENOMEM)
+"""Error numbers that say nothing of the disk itself: the work is refused, the directory stays."""
 
 
 class LogDirFailure(ApiError):  # noqa: N818
@@ -244,6 +247,14 @@ class FilePool:
                 oldest.file = None
             holder.recently_used = True
             holders[holder] = None
+
+    def shrink(self) -> None:
+        """The process has no descriptors left: close what is idle, and keep fewer open from now on."""
+        with self._lock:
+            self.limit = max(1, self.limit // 2)
+            for holder in self._holders:
+                holder.file = None
+            self._holders.clear()
 
     def drop(self, holder: FileHolder) -> None:
         """``holder`` needs its file no more."""

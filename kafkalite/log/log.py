@@ -13,6 +13,7 @@ from kafkalite.common.types import FileRegion
 from kafkalite.log.appending import AppendingLog
 from kafkalite.log.base import LogState
 from kafkalite.log.files import PARTITION_METADATA
+from kafkalite.log.fs import PASSING
 from kafkalite.log.lookups import find_by_timestamp, find_max_timestamp
 from kafkalite.log.partition_metadata import encode_partition_metadata
 from kafkalite.log.recovery import rebuild_producers
@@ -77,6 +78,8 @@ class Log(AppendingLog):
                     end = self._end_position(segment, upper_bound)
             return self._region(segment, offset, start, end, max_bytes, min_one_message)
         except OSError as error:
+            if error.errno in PASSING:
+                raise self._refusal(error) from error
             raise self.fail(error) from error
 
     def _read_far(self, offset: int, max_bytes: int, upper_bound: int, min_one_message: bool) -> ReadInfo:
@@ -139,7 +142,7 @@ class Log(AppendingLog):
         for segment in self.segments.from_offset(start):
             if segment.txn_index is None:
                 continue
-            for txn in self._guard(list, segment.txn_index):
+            for txn in self._guard_soft(list, segment.txn_index):
                 if txn.last_offset >= start and txn.first_offset < upper:
                     found.append(txn)
                 if txn.last_stable_offset >= upper:
@@ -148,11 +151,11 @@ class Log(AppendingLog):
 
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is not below ``timestamp`` (milliseconds)."""
-        return self._guard(find_by_timestamp, self.segments, self.epochs, timestamp, self.log_start_offset)
+        return self._guard_soft(find_by_timestamp, self.segments, self.epochs, timestamp, self.log_start_offset)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The record with the largest timestamp; ``None`` of an empty log."""
-        return self._guard(find_max_timestamp, self.segments, self.epochs)
+        return self._guard_soft(find_max_timestamp, self.segments, self.epochs)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch not above ``epoch``, and where it ended; (-1, -1) where that is not known."""

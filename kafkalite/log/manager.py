@@ -22,11 +22,12 @@ from kafkalite.log.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY
 from kafkalite.log.config import LogConfig, log_config
 from kafkalite.log.files import deleted_dir_name, dir_name
 from kafkalite.log.flushing import FlushWork
-from kafkalite.log.fs import FilePool, FileSystem, default_pool_limit
+from kafkalite.log.fs import PASSING, FilePool, FileSystem, default_pool_limit
 from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.services import LogServices
+from kafkalite.record.batch import CorruptRecordError
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ class LogManager:
     async def _load(self, directory: LogDir) -> None:
         try:
             found = await self._executor.run(directory.load, self.config_of, self._services)
-        except OSError as error:
+        except (OSError, CorruptRecordError) as error:
             log.error("log directory %s cannot be loaded: %s", directory.path, error)
             self._take_offline(directory.path)
             return
@@ -197,7 +198,8 @@ class LogManager:
                 self._fs.make_dir(path)
                 created = loader.create()
         except OSError as error:
-            self._failed(log_dir, error)
+            if error.errno not in PASSING:
+                self._failed(log_dir, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} could not be made: {error}") from error
         self.logs[topic_partition] = created
         return created

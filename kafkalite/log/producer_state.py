@@ -193,13 +193,19 @@ class ProducerStateManager:
         )
         self._snapshots.append(offset)
 
-    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int, expiration_ms: int) -> None:
-        """Go back to the latest usable snapshot at or below the log's end; later ones are removed."""
+    def truncate_and_reload(self, first_offset: int, log_end_offset: int, now_ms: int, expiration_ms: int) -> None:
+        """Go back to the latest usable snapshot at or below the log's end; later ones are removed.
+
+        ``first_offset`` is the first that is still in the files. What an older snapshot says is not used: batches are
+        missing since, and a producer that is not known at all may go on where one that is known wrongly may not.
+        """
         while self._snapshots and self._snapshots[-1] > log_end_offset:
             self.remove_snapshot(self._snapshots[-1])
-        self.clear(log_start_offset)
+        self.clear(first_offset)
         while self._snapshots:
             offset = self._snapshots[-1]
+            if offset < first_offset:
+                return
             path = self._folder.file(offset, SNAPSHOT_SUFFIX)
             try:
                 loaded = decode_snapshot(self._folder.fs.read_file(path))

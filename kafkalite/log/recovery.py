@@ -73,18 +73,20 @@ def rebuild_producers(
     expiration_ms: int,
 ) -> None:
     """Bring ``producers`` to where they stood at ``end_offset``: the last snapshot, and the batches that follow it."""
-    producers.truncate_and_reload(log_start_offset, end_offset, now_ms, expiration_ms)
+    producers.truncate_and_reload(min(segments[0].base_offset, end_offset), end_offset, now_ms, expiration_ms)
     if end_offset > producers.map_end_offset:
         newest = segments.bases[-2:]
         for segment in segments.from_offset(producers.map_end_offset):
             if segment.base_offset >= end_offset:
                 break
-            start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
+            start = max(segment.base_offset, producers.map_end_offset)
             if segment.base_offset in newest and start == segment.base_offset:
                 producers.take_snapshot(start)
             found = segment.find(start)
             if found is not None:
                 _replay(segment, producers, found[0], end_offset)
+    # What DeleteRecords has hidden still counts for sequences, but no longer for transactions.
+    producers.on_log_start(log_start_offset)
     producers.map_end_offset = end_offset
 
 

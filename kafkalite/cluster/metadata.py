@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 
+LEADER_DURING_DELETE = -2
+"""Leader in a state by which the controller says that the topic with that state's id is being deleted."""
 _REMEMBERED_DELETIONS = 10_000
 _NO_PARTITIONS: dict[int, PartitionState] = {}
 
@@ -71,7 +73,10 @@ class MetadataCache:
     # Topics
 
     def apply(self, states: Iterable[PartitionState]) -> list[PartitionState]:
-        """Take over those of ``states`` that are newer than what is known; returns the ones that changed anything."""
+        """Take over those of ``states`` that are newer than what is known; returns the ones that changed anything.
+
+        A state whose leader is :data:`LEADER_DURING_DELETE` ends its topic, if that is still the one with its id.
+        """
         changed = []
         for state in states:
             if self._apply_one(state):
@@ -84,6 +89,8 @@ class MetadataCache:
         topic_id = state.topic_id
         if topic_id in self._forgotten:
             return False
+        if state.leader == LEADER_DURING_DELETE:
+            return self._end(state.topic, topic_id)
         known_id = self._ids.get(state.topic, ZERO_UUID)
         if topic_id not in (ZERO_UUID, known_id):
             if known_id != ZERO_UUID and not self._supersedes(state):
@@ -101,6 +108,16 @@ class MetadataCache:
                     partitions[state.partition] = state
                 return False
         partitions[state.partition] = state
+        return True
+
+    def _end(self, topic: str, topic_id: uuid.UUID) -> bool:
+        """The topic with this id is being deleted; a younger one of the same name is not."""
+        if topic_id == ZERO_UUID:
+            return False
+        if self._ids.get(topic) == topic_id:
+            del self._ids[topic]
+            self.topics.pop(topic, None)
+        self._forget(topic_id)
         return True
 
     def _supersedes(self, state: PartitionState) -> bool:

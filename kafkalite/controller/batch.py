@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kafkalite.cluster.control import ControlRequest, LeaderAndIsr, StopPartition, StopReplica, UpdateMetadata
+from kafkalite.cluster.metadata import LEADER_DURING_DELETE
 from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller.context import ControllerContext
 
-LEADER_DURING_DELETE = -2
-"""Leader in an UpdateMetadata: the topic with this id is being deleted."""
 EPOCH_DURING_DELETE = -2
 """Leader epoch in a StopReplica: stop whatever the epoch, the topic is being deleted."""
 

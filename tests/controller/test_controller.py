@@ -11,6 +11,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import ZERO_UUID
 from kafkalite.controller.controller import ControllerConfig
 from kafkalite.zk.znodes import topics as topic_znodes
+
 from .harness import House, run, tp
 
 
@@ -47,12 +48,14 @@ def test_a_broker_fails_and_returns() -> None:
         3 <- metadata (2,3) t-0: 2/1 [2,3]; t-1: 2/1 [2]; t-2: -1/1 [1]
     """)
     house.start(1)
-    assert house.take() == text("""
+    assert house.take() == text(
+        """
         1 <- lead/follow (1,2,3) t-2: 1/2 [1]; t-0: 2/1 [2,3]; t-1: 2/1 [2]
         1 <- metadata (1,2,3) t-0: 2/1 [2,3]; t-1: 2/1 [2]; t-2: 1/2 [1]
         2 <- metadata (1,2,3) t-2: 1/2 [1]
         3 <- metadata (1,2,3) t-2: 1/2 [1]
-    """.replace("t-2: 1/2 [1]; t-0: 2/1 [2,3]; t-1: 2/1 [2]", "t-0: 2/1 [2,3]; t-1: 2/1 [2]; t-2: 1/2 [1]"))
+    """.replace("t-2: 1/2 [1]; t-0: 2/1 [2,3]; t-1: 2/1 [2]", "t-0: 2/1 [2,3]; t-1: 2/1 [2]; t-2: 1/2 [1]")
+    )
 
 
 def test_a_quick_restart_is_a_failure_and_a_start() -> None:

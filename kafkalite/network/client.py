@@ -64,7 +64,7 @@ class BrokerConnection:
         self._fd = -1
         self._pool = FramePool(POOL)
         # A broker of ours announces no more than it sends: memory for the whole answer at once.
-        self._parser = FrameParser(max_response_bytes, self._pool, max_response_bytes)
+        self._parser = FrameParser(max_response_bytes, self._pool, trusted=True)
         self._small = 0
         self._scratch = bytearray(0)
         self._output = OutputQueue()

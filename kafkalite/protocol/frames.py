@@ -127,23 +127,26 @@ class FrameParser:
     Whoever reads the stream asks :meth:`target` where the next bytes go and tells :meth:`received` how many
     came. Small frames are read many at a time into ``scratch``, a buffer that any number of parsers share (it
     holds nothing between the two calls), and copied once; a large frame is read straight into its own
-    memory, which grows with what has come, so that a mere announcement of a large frame costs little.
-    Memory of large frames comes from ``pool``: hold what is returned, or views of it, for as long as it is needed.
+    memory, which grows with what has come, so that a mere announcement of a large frame costs little; a
+    ``trusted`` peer sends what it announces. Memory of large frames comes from ``pool``: hold what is returned,
+    or views of it, for as long as it is needed.
     """
 
     __slots__ = ("_filled", "_first", "_large", "_memory", "_pool", "_size", "_tail", "max_size")
 
     LARGE = 1 << 15
     """A frame larger than this gets its own memory before it is complete."""
-    FIRST_ALLOCATION = (1 << 20) + (1 << 16)
-    """Of a larger frame no more than this is allocated before as much has come."""
+    STRANGER = 1 << 16
+    """So much of a large frame is allocated before as much has come, until a first large frame has come whole."""
+    ACQUAINTANCE = (1 << 20) + (1 << 16)
+    """So much is allocated from then on: a client's usual batch and what surrounds it."""
     PEEK = 256
     """After a large frame so little is read that the next large one is hardly copied at all."""
 
-    def __init__(self, max_size: int, pool: FramePool | None = None, first_allocation: int = FIRST_ALLOCATION) -> None:
+    def __init__(self, max_size: int, pool: FramePool | None = None, trusted: bool = False) -> None:
         self.max_size = max_size
         self._pool = pool or FramePool(0)
-        self._first = first_allocation
+        self._first = max_size if trusted else self.STRANGER
         self._tail: bytes | bytearray = b""
         self._memory: memoryview | None = None
         self._filled = 0
@@ -181,6 +184,7 @@ class FrameParser:
             if self._filled < self._size:
                 return []
             self._memory = None
+            self._first = max(self._first, self.ACQUAINTANCE)
             return [memory]
         pos = 0
         end = len(self._tail) + count

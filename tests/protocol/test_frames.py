@@ -64,7 +64,20 @@ def test_absurd_lengths_are_refused_before_anything_is_allocated(size: int) -> N
 def test_an_announcement_costs_little() -> None:
     parser = FrameParser(2**31 - 1)
     assert parser.feed(struct.pack(">i", 1 << 30) + b"x") == []
-    assert parser.held <= FrameParser.FIRST_ALLOCATION
+    assert parser.held == FrameParser.STRANGER
+
+
+def test_who_kept_the_word_once_is_believed_more() -> None:
+    parser = FrameParser(2**31 - 1)
+    assert len(parser.feed(stream([b"x" * 500_000]))) == 1
+    parser.feed(struct.pack(">i", 1 << 30) + b"x")
+    assert parser.held == FrameParser.ACQUAINTANCE
+
+
+def test_who_is_trusted_gets_memory_for_the_whole_frame_at_once() -> None:
+    parser = FrameParser(1 << 24, trusted=True)
+    parser.feed(struct.pack(">i", 1 << 23) + b"x")
+    assert parser.held == 1 << 23
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.tasks import Executor, Future, spawn
 from kafkalite.log.base import LogBase
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.fs import PASSING, FileSystem
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,11 @@ class CheckpointWriter:
                 self._written[name] = data
         except OSError as error:
             self._waiting.clear()
-            self._failed(self._log_dir, error)
+            if error.errno in PASSING:
+                # An old checkpoint is only less exact; the next one comes in a few seconds.
+                log.warning("checkpoints in %s were not written: %s", self._log_dir, error)
+            else:
+                self._failed(self._log_dir, error)
         finally:
             self._running = False
             idle, self._idle = self._idle, []

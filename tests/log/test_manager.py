@@ -161,6 +161,8 @@ def test_full_disk_keeps_the_directory(tmp_path: Path) -> None:
             log.append_as_leader(batch(1), epoch, NOW)
         assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     log.assign_epoch_start(3, 1)
+    house.fs.fail["write_file"] = FULL
+    manager.checkpoint_high_watermarks()
     house.clock.advance(1)
     assert not house.lost and log.read(0, 100, 1, True).size
     house.fs.fail = {}

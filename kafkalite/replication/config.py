@@ -26,5 +26,6 @@ class ReplicationConfig:
     replica_fetch_backoff_ms: int = 1_000
     replica_socket_timeout_ms: int = 30_000
     replica_selector_class: str = ""
+    replica_high_watermark_checkpoint_interval_ms: int = 5_000
     isr_notification_delay_ms: int = 50
     """How long ISR changes are gathered before they are told to the controller in one znode (ours, not Kafka's)."""

@@ -101,6 +101,9 @@ class ReplicaManager:
         logs.on_dir_failure = self._directory_failed
         self._isr.on_newer = self._found_newer
         self._isr.start()
+        self._checkpoint_timer = clock.call_later(
+            config.replica_high_watermark_checkpoint_interval_ms / 1000, self._checkpoint
+        )
 
     # Producing
 
@@ -276,6 +279,8 @@ class ReplicaManager:
     async def become_leader_or_follower(self, request: LeaderAndIsr) -> ControlResponse:
         """The controller's request; STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH where it comes too late."""
         answer: ControlResponse = await self._in_lane(lambda: self._roles.leader_and_isr(request))
+        # Most such requests follow the coming or going of a broker.
+        self._offsets.brokers_changed()
         return answer
 
     async def stop_replicas(self, request: StopReplica) -> ControlResponse:
@@ -336,8 +341,16 @@ class ReplicaManager:
         self._isr.look_again()
         self._offsets.brokers_changed()
 
+    def _checkpoint(self) -> None:
+        self._checkpoint_timer = self._clock.call_later(
+            self.config.replica_high_watermark_checkpoint_interval_ms / 1000, self._checkpoint
+        )
+        if self.partitions:
+            self._logs.checkpoint_high_watermarks()
+
     async def shutdown(self) -> None:
         """Stop fetching and waiting; the logs are closed by their manager."""
+        self._checkpoint_timer.cancel()
         self._lane.close()
         self._isr.close()
         self._fetchers.shutdown()

@@ -42,6 +42,7 @@ class Offsets:
         self._replicas = replicas
         self._logs = logs
         self._purgatory = purgatory
+        self._waiting: dict[Partition, None] = {}
 
     def _partition(self, tp: TopicPartition) -> Partition:
         partition = self._replicas.partitions.get(tp)
@@ -133,6 +134,7 @@ class Offsets:
             operation.pending += 1
             partition.delete_waits.append((target, operation))
             waiting.append(partition)
+            self._waiting[partition] = None
         done: list[DelayedDeleteRecords] = []
         for partition in waiting:
             settle_deletions(partition, self._replicas.alive(partition), done)  # type: ignore[arg-type]
@@ -153,9 +155,10 @@ class Offsets:
     def brokers_changed(self) -> None:
         """A broker came or went: deletions wait for the live ones only."""
         effects = Effects()
-        for partition in self._replicas.leaders():
-            if partition.delete_waits:
-                settle_deletions(partition, self._replicas.alive(partition), effects.done)
+        for partition in list(self._waiting):
+            settle_deletions(partition, self._replicas.alive(partition), effects.done)
+            if not partition.delete_waits:
+                del self._waiting[partition]
         effects.run()
 
     # Log directories

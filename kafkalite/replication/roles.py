@@ -109,6 +109,8 @@ class Roles:
                 continue
             try:
                 outcomes[tp] = await self._apply_one(state, configs, effects)
+                if not from_controller:
+                    self._replicas.partitions[tp].in_zookeeper = True
             except LogDirFailure as failure:
                 log.error("%s: %s", tp, failure)
                 self._logs.handle_failure(failure.log_dir)
@@ -145,6 +147,8 @@ class Roles:
                 self._stop_reassigned(partition, state)
             outcomes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return False
+        if partition is not None and not from_controller and not self._is_other_topic(partition, state):
+            partition.in_zookeeper = True
         outcomes[tp] = _NONE
         leads = state.leader == self._replicas.broker_id
         if leads and not from_controller and state.mzxid <= fence.broker_epoch:
@@ -288,12 +292,16 @@ class Roles:
         return _NONE
 
     async def topics_deleted(self, topics: Mapping[str, uuid.UUID | None]) -> None:
-        """ZooKeeper no longer has ``topics``: delete their logs, where of that topic id (``None``: of any)."""
+        """ZooKeeper no longer has ``topics``: delete their logs, where of that topic id.
+
+        With ``None`` for an id only what this broker had read from ZooKeeper goes: what it knows by the controller's
+        requests alone may be younger than the list of names in which it is missing.
+        """
         for tp, partition in list(self._replicas.partitions.items()):
             if tp.topic not in topics or partition.role is Role.OFFLINE:
                 continue
             topic_id = topics[tp.topic]
-            if topic_id is None or not _differs(partition.state.topic_id, topic_id):
+            if partition.in_zookeeper if topic_id is None else not _differs(partition.state.topic_id, topic_id):
                 await self._delete(tp, partition.state.topic_id)
         for topic_id in topics.values():
             self.fence.retire(topic_id)

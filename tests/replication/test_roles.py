@@ -176,6 +176,15 @@ def test_topics_deleted_spares_one_of_another_id(cluster: SimCluster) -> None:
     assert cluster[1].logs.deleted == [TP]
 
 
+def test_topics_deleted_by_name_spares_what_was_never_read(cluster: SimCluster) -> None:
+    """A list of names may be older than the request that made the partition."""
+    deferred(cluster[1].manager.topics_deleted(["t"]))
+    assert cluster[1].logs.deleted == []
+    deferred(cluster[1].manager.apply_states([cluster.read()]))
+    deferred(cluster[1].manager.topics_deleted(["t"]))
+    assert cluster[1].logs.deleted == [TP]
+
+
 def test_a_failed_directory_takes_its_partitions_offline(cluster: SimCluster) -> None:
     offline: list[Any] = []
     cluster[1].manager.on_offline = offline.extend
@@ -191,10 +200,13 @@ def test_a_failed_directory_takes_its_partitions_offline(cluster: SimCluster) ->
 
 
 def test_shutdown_stops_fetching_and_checkpoints(cluster: SimCluster) -> None:
+    cluster.run(6)
+    before = cluster[2].logs.checkpoints
     deferred(cluster[2].manager.shutdown())
     count = len(cluster.network.requests)
     cluster.network.requests.clear()
     cluster.run(5)
     assert count
     assert not [r for r in cluster.network.requests if r[0] == 2]
-    assert cluster[2].logs.checkpoints == 1
+    cluster.run(60)
+    assert cluster[2].logs.checkpoints == before + 1 > 1

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import psutil
 import pytest
 
+from integration.harness.wait import wait_for
 from kafkalite.broker.watchdog import Watchdog
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.testing.clock import ManualClock
@@ -33,7 +35,7 @@ loop.run(client.start())
 guardian = Guardian(sys.argv[1], ManualClock())
 guardian.watch(client.session, client.password, client.session_timeout_ms)
 child = subprocess.Popen(["sleep", "60"])
-loop.run(client.create("/broker", ephemeral=True))
+loop.run(client.create(sys.argv[3], ephemeral=True))
 print(guardian.pid, child.pid, flush=True)
 sys.stdin.readline()
 guardian.release()
@@ -41,12 +43,16 @@ loop.run(client.close())
 """
 
 
+_numbers = count()
+
+
 class FakeBroker:
     """A process with a session, a guardian and another child."""
 
     def __init__(self, connect: str, timeout_ms: int) -> None:
+        self.path = f"/broker-{next(_numbers)}"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", BROKER, connect, str(timeout_ms)],
+            [sys.executable, "-c", BROKER, connect, str(timeout_ms), self.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
@@ -90,12 +96,18 @@ def broker(zookeeper: EmbeddedZooKeeper) -> Iterator[FakeBroker]:
     broker.close()
 
 
-def gone_after(client: KazooZkClient, loop: BlockingLoop, act: object) -> float:
-    """Seconds from ``act`` until ``/broker`` is gone."""
+def ignores(pid: int, number: signal.Signals) -> bool:
+    """Whether a process ignores a signal."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn"))
+    return bool(int(mask, 16) >> (number - 1) & 1)
+
+
+def gone_after(client: KazooZkClient, loop: BlockingLoop, path: str, act: Callable[[], object]) -> float:
+    """Seconds from ``act`` until ``path`` is gone."""
     events: list[WatchEvent] = []
-    assert loop.run(client.exists("/broker", events.append)) is not None
+    assert loop.run(client.exists(path, events.append)) is not None
     started = time.monotonic()
-    assert callable(act)
     act()
     loop.wait(lambda: bool(events), 15)
     assert events[0].type is EventType.DELETED
@@ -104,25 +116,26 @@ def gone_after(client: KazooZkClient, loop: BlockingLoop, act: object) -> float:
 
 def test_a_killed_broker_is_gone_at_once(broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop) -> None:
     assert psutil.Process(broker.guardian).memory_info().rss < 14 << 20
-    assert gone_after(client, loop, broker.process.kill) < 0.3
+    assert gone_after(client, loop, broker.path, broker.process.kill) < 0.3
     psutil.wait_procs([psutil.Process(broker.guardian)] if psutil.pid_exists(broker.guardian) else [], timeout=5)
 
 
 def test_signals_to_the_group_do_not_disarm_the_guardian(
     broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop
 ) -> None:
+    wait_for(lambda: ignores(broker.guardian, signal.SIGTERM), "the guardian to be ready", interval=0.01)
     os.kill(broker.guardian, signal.SIGTERM)
     os.kill(broker.guardian, signal.SIGINT)
-    assert gone_after(client, loop, lambda: os.killpg(broker.process.pid, signal.SIGKILL)) < 0.3
+    assert gone_after(client, loop, broker.path, lambda: os.killpg(broker.process.pid, signal.SIGKILL)) < 0.3
 
 
 def test_a_stopped_broker_keeps_its_session(broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop) -> None:
     os.kill(broker.process.pid, signal.SIGSTOP)
     time.sleep(0.5)
-    assert loop.run(client.exists("/broker")) is not None
+    assert loop.run(client.exists(broker.path)) is not None
     os.kill(broker.process.pid, signal.SIGCONT)
     time.sleep(0.2)
-    assert loop.run(client.exists("/broker")) is not None
+    assert loop.run(client.exists(broker.path)) is not None
 
 
 def test_without_its_guardian_the_timeout_does_the_work(
@@ -131,7 +144,7 @@ def test_without_its_guardian_the_timeout_does_the_work(
     broker = FakeBroker(zookeeper.connect_string, 1000)
     try:
         os.kill(broker.guardian, signal.SIGKILL)
-        assert 0.4 < gone_after(client, loop, broker.process.kill) < 4
+        assert 0.4 < gone_after(client, loop, broker.path, broker.process.kill) < 4
     finally:
         broker.close()
 
@@ -145,7 +158,7 @@ def test_a_closed_session_leaves_the_guardian_nothing_to_do(
     broker.process.stdin.flush()
     assert broker.process.wait(10) == 0
     assert not guardian.is_running()
-    assert loop.run(client.exists("/broker")) is None
+    assert loop.run(client.exists(broker.path)) is None
 
 
 def test_a_hung_reactor_gives_the_session_up(zookeeper: EmbeddedZooKeeper, client: KazooZkClient) -> None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar, cast
 
-from twisted.internet import error
+from twisted.internet import defer, error
 from twisted.internet.threads import deferToThreadPool
 from twisted.python.threadpool import ThreadPool
 
@@ -64,8 +64,10 @@ class ThreadExecutor:
         self._closed = False
 
     def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """Make ``call(*args)`` in a thread; the outcome comes back on the reactor."""
-        if not self._pool.started and not self._closed:
+        """Make ``call(*args)`` in a thread; the outcome comes back on the reactor. Fails once closed."""
+        if self._closed:
+            return defer.fail(RuntimeError("the threads have ended"))
+        if not self._pool.started:
             self._pool.start()
             # Threads that nobody ends keep the process alive.
             self._reactor.addSystemEventTrigger("after", "shutdown", self.close)

@@ -38,6 +38,8 @@ _RESULT_0 = struct.Struct(">ihq")
 _RESULT_2 = struct.Struct(">ihqq")
 _RESULT_5 = struct.Struct(">ihqqq")
 _LEADER = struct.Struct(">ii")
+_ONE = struct.Struct(">BihqqqBBBBiB")
+"""All of a flexible response for one partition behind the topic's name: no errors of records, message or tags."""
 
 
 class ProduceRequest:
@@ -136,7 +138,14 @@ def _decode_flexible(body: memoryview) -> ProduceRequest:
     end = len(body)
     partitions: list[tuple[TopicPartition, memoryview]] = []
     for _ in range(topics - 1):
-        topic, pos = read_text(body, pos, True)
+        size = body[pos]
+        if 1 < size < 0x80:
+            # What follows the name is read by position, so that a name which runs past the end does not stay unseen.
+            after = pos + size
+            topic = str(body[pos + 1 : after], "utf-8")
+            pos = after
+        else:
+            topic, pos = read_text(body, pos, True)
         count, pos = read_uvarint(body, pos)
         for _ in range(count - 1):
             index = INT32.unpack_from(body, pos)[0]
@@ -178,7 +187,26 @@ def encode_produce_response(
     """The body of a response; partitions of one topic must stand together."""
     flexible = version >= FLEXIBLE
     if len(partitions) == 1:
-        topics = [(partitions[0].topic, partitions)]
+        only = partitions[0]
+        if flexible and only.error_message is None and only.current_leader is None and not node_endpoints:
+            return b"\2%b%b" % (
+                write_string(only.topic, True),
+                _ONE.pack(
+                    2,
+                    only.partition,
+                    only.error,
+                    only.base_offset,
+                    only.log_append_time,
+                    only.log_start_offset,
+                    1,
+                    0,
+                    0,
+                    0,
+                    throttle,
+                    0,
+                ),
+            )
+        topics = [(only.topic, partitions)]
     else:
         topics = _by_topic(partitions, lambda entry: entry.topic)
     out = bytearray(write_count(len(topics), flexible))

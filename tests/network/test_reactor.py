@@ -60,3 +60,6 @@ def test_work_is_done_in_a_thread_and_its_outcome_comes_back() -> None:
         assert errors == [ValueError]
     finally:
         executor.close()
+    late: list[object] = []
+    deferred(executor.run(int, "1")).addErrback(lambda failure: late.append(failure.type))
+    assert late == [RuntimeError]

@@ -110,6 +110,30 @@ def test_the_library_reads_our_responses(version: int) -> None:
     ]
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("message", [None, "why"])
+def test_the_library_reads_our_response_for_one_partition(version: int, message: str | None) -> None:
+    entry = ProducePartitionResponse("a", 3, ErrorCode.INVALID_RECORD, 17, 1000, 5, message)
+    body = encode_produce_response(version, [entry], 9)
+    read = codec.decode_response(ApiKey.PRODUCE, version, memoryview(body))
+    assert codec.encode_response(ApiKey.PRODUCE, version, read) == body
+    (topic,) = read.responses
+    (partition,) = topic.partition_responses
+    assert (topic.name, partition.index, partition.error_code, partition.base_offset) == ("a", 3, 87, 17)
+    assert read.throttle_time_ms == (9 if version >= 1 else 0)
+    if version >= 8:
+        assert (partition.log_append_time_ms, partition.log_start_offset, partition.error_message) == (1000, 5, message)
+
+
+@pytest.mark.parametrize("length", [1, 126, 127, 249])
+def test_topics_of_every_length_are_read(length: int) -> None:
+    request = ProduceRequest(None, 1, 1000, [(TopicPartition("t" * length, 7), memoryview(b"12345678"))])
+    body = b"".join(encode_produce(9, request))
+    assert decode_produce(9, memoryview(body)).partitions == request.partitions
+    with pytest.raises(ProtocolError):
+        decode_produce(9, memoryview(body[: 10 + length // 2]))
+
+
 @pytest.mark.parametrize(
     ("version", "body"),
     [

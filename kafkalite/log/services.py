@@ -36,7 +36,7 @@ class LogServices:
     ) -> None:
         self.fs = fs
         self.clock = clock
-        self.pool = pool or FilePool(64)
+        self.pool = FilePool(64) if pool is None else pool
         self.rng = rng or random.Random()
         self.producer_expiration_ms = producer_expiration_ms
         self.failed: Callable[[str, OSError], None] = _ignore_failure

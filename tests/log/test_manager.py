@@ -228,3 +228,12 @@ def test_background_work(tmp_path: Path) -> None:
     house.clock.advance(60)
     assert Path(house.dirs[0], "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 3\n"
     run(manager.shutdown())
+
+
+def test_files_are_kept_open_up_to_the_process_limit(tmp_path: Path) -> None:
+    manager = House(tmp_path).started()
+    first = manager.get_or_create(tp(0), ID, True)
+    first.append_as_leader(batch(1), 0, NOW)
+    for number in range(1, 80):
+        manager.get_or_create(tp(number), ID, True).append_as_leader(batch(1), 0, NOW)
+    assert first.segments.active.file is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -89,7 +89,7 @@ def test_operations_and_their_errors(connect: ClientFactory, loop: BlockingLoop)
         (client.delete("/a"), ZkError),
     ):
         with pytest.raises(error):
-            loop.run(work)  # type: ignore[arg-type]
+            loop.run(work)
     results = loop.run(client.multi([Create("/m"), SetData("/a", b"3")]))
     assert results[0] == "/m" and getattr(results[1], "version", None) == 2
     with pytest.raises(MultiError) as caught:
@@ -161,7 +161,7 @@ def test_requests_in_the_queue_of_a_lost_session_are_not_sent_in_the_next(
     old = client.session
     assert close_session(zookeeper.connect_string, old, client.password, 4000)
     deadline = time.monotonic() + 5
-    works = []
+    works: list[Awaitable[object]] = []
     while time.monotonic() < deadline and len(works) < 200:
         works.append(client.create(f"/q{len(works)}", session=old))
         time.sleep(0.002)
@@ -225,7 +225,7 @@ def test_digest_and_acl_keep_strangers_from_writing(connect: ClientFactory, loop
     assert loop.run(stranger.get("/a"))[0] == b"1"
     for work in (stranger.set("/a", b"2"), stranger.create("/a/b"), stranger.get("/config/users")):
         with pytest.raises(ZkError, match="NoAuthError"):
-            loop.run(work)  # type: ignore[arg-type]
+            loop.run(work)
     assert loop.run(connect("/acl", digest="broker:secret").set("/a", b"2")).version == 1
 
 

@@ -1,0 +1,105 @@
+"""Holds a live tree against ``zk_schema`` and against itself. Pure; needs ``jsonschema``, imported when used.
+
+Answers to: nothing in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kafkalite.common.errors import StartupError
+from kafkalite.common.types import TopicPartition
+from kafkalite.zk.port import ZnodeStat
+from kafkalite.zk.znodes import brokers, topics
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.controller import CONTROLLER, decode_controller
+
+Tree = Mapping[str, tuple[bytes, ZnodeStat]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with one znode."""
+
+    path: str
+    problem: str
+
+
+def verify(tree: Tree) -> list[Fault]:
+    """All faults, in the order of their paths. ZooKeeper's own ``/zookeeper`` is left out.
+
+    Raises :class:`StartupError` where ``jsonschema`` is missing.
+    """
+    faults = []
+    for path in sorted(tree):
+        if path in ("/", "/zookeeper") or path.startswith("/zookeeper/"):
+            continue
+        faults += [Fault(path, problem) for problem in _znode_problems(path, *tree[path])]
+    faults += _cross_checks(tree)
+    return sorted(faults, key=lambda fault: fault.path)
+
+
+def _znode_problems(path: str, data: bytes, stat: ZnodeStat) -> Iterator[str]:
+    try:
+        import jsonschema
+    except ImportError:
+        raise StartupError("zk verify needs jsonschema: pip install 'kafkalite[testing]'") from None
+    import zk_schema
+
+    kind = zk_schema.lookup(path)
+    if kind is None:
+        yield "no such znode in the classic tree"
+        return
+    if kind.ephemeral != bool(stat.ephemeral_owner):
+        yield f"is {'ephemeral' if stat.ephemeral_owner else 'persistent'}, should be {kind.lifetime}"
+    try:
+        value = kind.value(data)
+    except ValueError as error:
+        yield f"not {kind.format}: {error}"
+        return
+    for misfit in jsonschema.Draft202012Validator(kind.schema).iter_errors(value):
+        where = "/".join(str(part) for part in misfit.absolute_path)
+        yield f"{where}: {misfit.message}" if where else misfit.message
+
+
+def _cross_checks(tree: Tree) -> Iterator[Fault]:
+    """What no schema can say: ISR within the replicas, a leader within the ISR, a controller that is alive."""
+    for path, (data, _) in tree.items():
+        if path.startswith(f"{topics.TOPICS}/") and path.count("/") == 3:
+            yield from _topic_faults(tree, path.rpartition("/")[2], data)
+    if CONTROLLER in tree:
+        try:
+            controller = decode_controller(tree[CONTROLLER][0])
+        except MalformedZnodeError:
+            return
+        if brokers.broker_path(controller) not in tree:
+            yield Fault(CONTROLLER, f"broker {controller} is not in {brokers.IDS}")
+
+
+def _topic_faults(tree: Tree, topic: str, data: bytes) -> Iterator[Fault]:
+    try:
+        assignment = topics.decode_topic(topic, data)
+    except MalformedZnodeError:
+        return  # the schema has said so
+    for partition, replicas in assignment.partitions.items():
+        stray = (set(replicas.adding) | set(replicas.removing)) - set(replicas.replicas)
+        if stray:
+            yield Fault(topics.topic_path(topic), f"partition {partition}: {sorted(stray)} are no replicas")
+        path = topics.state_path(TopicPartition(topic, partition))
+        if path not in tree:
+            continue
+        try:
+            state = topics.decode_state(TopicPartition(topic, partition), *tree[path])
+        except MalformedZnodeError:
+            continue
+        outside = set(state.isr) - set(replicas.replicas)
+        if outside:
+            yield Fault(path, f"in the ISR but no replicas: {sorted(outside)}")
+        if state.leader >= 0 and state.leader not in state.isr:
+            yield Fault(path, f"leader {state.leader} is not in the ISR {list(state.isr)}")
+    parent = topics.partitions_path(topic) + "/"
+    for path in tree:
+        index = path.removeprefix(parent)
+        if path.startswith(parent) and index.isdigit() and int(index) not in assignment.partitions:
+            yield Fault(path, "no such partition in the assignment")

@@ -111,8 +111,13 @@ class FetchApi:
                     waiting.pop((topic_id, index), None)
                 partitions = [*partitions, *waiting.values()]
             partitions, unknown = self._resolve(version, partitions)
+            dirty = session.watch.dirty
             for partition in partitions:
-                self.sessions.add(session, _key(partition), partition)
+                tp = _key(partition)
+                self.sessions.add(session, tp, partition)
+                # To the end: a client names what it has just read, and the others come first now.
+                dirty.pop(tp, None)
+                dirty[tp] = None
             for partition in unknown:
                 session.unresolved[(partition.topic_id, partition.partition)] = partition
         for topic, topic_id, index in fetch.forgotten:
@@ -129,7 +134,7 @@ class FetchApi:
         params = self._params(version, fetch, session)
         if unknown:
             params.max_wait_ms = 0
-        self._replicas.fetch(params, partitions, lambda results: self._answer(request, session, unknown, results))
+        self._replicas.fetch(params, (), lambda results: self._answer(request, session, unknown, results))
 
     def _forget_by_id(self, session: FetchSession, topic_id: object, index: int) -> None:
         """A partition of a topic that was deleted leaves the session."""

@@ -90,7 +90,7 @@ class ProduceApi:
                 refused[index] if index in refused else self._partition_answer(next(rest))
                 for index in range(len(produce.partitions))
             ]
-            self._send(request, answers)
+            self._send_safely(request, answers)
 
         if produce.acks not in (-1, 0, 1):
             self._refuse(request, produce, ErrorCode.INVALID_REQUIRED_ACKS)
@@ -102,8 +102,12 @@ class ProduceApi:
             done(())
 
     def _answer(self, request: Request, results: Sequence[ProduceResult]) -> None:
+        self._send_safely(request, [self._partition_answer(result) for result in results])
+
+    def _send_safely(self, request: Request, answers: list[ProducePartitionResponse]) -> None:
+        """Called by whoever completed the append: nothing is raised there."""
         try:
-            self._send(request, [self._partition_answer(result) for result in results])
+            self._send(request, answers)
         except Exception:
             log.exception("A produce request could not be answered")
             request.close_connection("the request could not be answered")

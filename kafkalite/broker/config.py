@@ -55,7 +55,7 @@ class BrokerConfig:
         texts: dict[str, str] = {}
         if path is not None:
             try:
-                texts = parse_properties(Path(path).read_text(encoding="utf-8"))
+                texts = parse_properties(_text(Path(path).read_bytes()))
             except OSError as error:
                 raise ConfigError(f"Cannot read the configuration {path}: {error.strerror}") from None
         texts.update(parse_overrides(overrides))
@@ -122,6 +122,14 @@ def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"Invalid override {override}: allowed is name=value")
         texts[name.strip()] = value.strip()
     return texts
+
+
+def _text(data: bytes) -> str:
+    """Java reads Latin-1; people write UTF-8."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return data.decode("latin-1")
 
 
 def _broker_id(values: Mapping[str, Any]) -> int:

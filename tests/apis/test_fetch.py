@@ -178,6 +178,16 @@ class TestSessions:
             response = fetch(broker, 12, ask(session_id=session, session_epoch=epoch))
             assert len(response.partitions) == expected, epoch
 
+    def test_what_was_just_read_comes_last(self, broker: FakeBroker) -> None:
+        session = fetch(broker, 12, ask(T0, T1, session_epoch=0)).session_id
+        watch = broker.replicas.fetches[-1][0].watch
+        assert watch is not None
+        for tp in (T0, T1):
+            watch.dirty[tp] = None
+            broker.replicas.results[tp] = has_records(tp, batch())
+        response = fetch(broker, 12, ask(T0, session_id=session, session_epoch=1))
+        assert [p.partition for p in response.partitions] == [1, 0]
+
     def test_partitions_come_and_go(self, broker: FakeBroker) -> None:
         session = fetch(broker, 12, ask(T0, session_epoch=0)).session_id
         request = ask(T1, session_id=session, session_epoch=1, forgotten=[("t", ZERO_UUID, 0)])

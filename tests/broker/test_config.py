@@ -70,6 +70,13 @@ def test_a_file_with_overrides_on_top(tmp_path: Path) -> None:
     assert config.zookeeper_connection_timeout_ms == 18000
 
 
+@pytest.mark.parametrize("encoding", ["utf-8", "latin-1"])
+def test_both_encodings_are_read(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes("zookeeper.connect=zk\nbroker.rack=Zürich\n".encode(encoding))
+    assert BrokerConfig.load(file).rack == "Zürich"
+
+
 def test_a_control_plane_listener_is_added_beside_the_first() -> None:
     config = parse(listeners="PLAINTEXT://127.0.0.1:9092", advertised_listeners="PLAINTEXT://broker.example:19092")
     assert [(e.listener, e.host, e.port) for e in config.listeners] == [

@@ -122,11 +122,6 @@ class LogBase:
         unstable = self.producer_state.first_unstable_offset
         return unstable if 0 <= unstable < self.high_watermark else self.high_watermark
 
-    @property
-    def is_broken(self) -> bool:
-        """Whether the log serves no more."""
-        return self._broken
-
     def update_config(self, config: LogConfig) -> None:
         """Obey ``config`` from the next append on."""
         self.config = config

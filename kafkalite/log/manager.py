@@ -17,8 +17,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode, StartupError
 from kafkalite.common.tasks import Executor, gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.background import CheckpointWriter, Deleter, Flusher, Periodic
-from kafkalite.log.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, encode_offsets
+from kafkalite.log.background import CheckpointWriter, Deleter, Flusher
 from kafkalite.log.config import LogConfig, log_config
 from kafkalite.log.files import deleted_dir_name, dir_name
 from kafkalite.log.flushing import FlushWork
@@ -27,21 +26,10 @@ from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.services import LogServices
+from kafkalite.log.upkeep import Upkeep, setting
 from kafkalite.record.batch import CorruptRecordError
 
 log = logging.getLogger(__name__)
-
-# Kafka waits this long after a start before it looks at retention and checkpoints.
-_INITIAL_DELAY = 30.0
-_DEFAULTS = {
-    "log.retention.check.interval.ms": 300_000,
-    "log.flush.scheduler.interval.ms": (1 << 63) - 1,
-    "log.flush.offset.checkpoint.interval.ms": 60_000,
-    "log.flush.start.offset.checkpoint.interval.ms": 60_000,
-    "producer.id.expiration.ms": 86_400_000,
-    "producer.id.expiration.check.interval.ms": 600_000,
-}
-_NEVER_MS = 1 << 50
 
 
 class LogManager:
@@ -71,23 +59,18 @@ class LogManager:
         self._fs = fs
         self._clock = clock
         self._executor = executor
-        self._values = broker_values
         self._default = log_config(broker_values, {})
         self._topic_configs: dict[str, LogConfig] = {}
         pool = FilePool(default_pool_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
-        self._services = LogServices(fs, clock, pool, rng, self._setting("producer.id.expiration.ms"))
+        self._services = LogServices(fs, clock, pool, rng, setting(broker_values, "producer.id.expiration.ms"))
         self._services.failed = self._failed
         self._flusher = Flusher(executor, self._failed)
         self._services.flush_later = self._flusher.put
         self._deleter = Deleter(fs, clock, executor)
         self._services.delete_later = self._deleter.put
-        self._periodic = Periodic(clock)
         self._dirs: dict[str, LogDir] = {}
         self._writers: dict[str, CheckpointWriter] = {}
-
-    def _setting(self, name: str) -> int:
-        value = self._values.get(name)
-        return int(_DEFAULTS[name] if value is None else value)
+        self._upkeep = Upkeep(self.logs, self._writers, self._services, self._flusher, broker_values)
 
     # -- start
 
@@ -114,7 +97,7 @@ class LogManager:
         await gather(self._load(directory) for directory in list(self._dirs.values()))
         if not self._dirs:
             raise StartupError(f"None of the log directories can be used: {', '.join(self.log_dirs)}; correct log.dirs")
-        self._schedule()
+        self._upkeep.start()
 
     async def _load(self, directory: LogDir) -> None:
         try:
@@ -131,20 +114,6 @@ class LogManager:
                     f"{loaded.topic_partition} is in {other.dir} and in {loaded.dir}: remove one of them"
                 )
             self.logs[loaded.topic_partition] = loaded
-
-    def _schedule(self) -> None:
-        every = self._periodic.every
-        retention = self._setting("log.retention.check.interval.ms") / 1000
-        every("retention", retention, self.clean_up, min(_INITIAL_DELAY, retention))
-        recovery = self._setting("log.flush.offset.checkpoint.interval.ms") / 1000
-        every("recovery point checkpoints", recovery or _INITIAL_DELAY, self.checkpoint_recovery_points)
-        starts = self._setting("log.flush.start.offset.checkpoint.interval.ms") / 1000
-        every("log start checkpoints", starts or _INITIAL_DELAY, self.checkpoint_log_starts)
-        expiry = self._setting("producer.id.expiration.check.interval.ms") / 1000
-        every("expiry of producers", expiry, self.expire_producers)
-        flush = self._setting("log.flush.scheduler.interval.ms")
-        if flush < _NEVER_MS:
-            every("flushing", flush / 1000, self.flush_due)
 
     # -- logs
 
@@ -219,8 +188,8 @@ class LogManager:
         gone.renamed(target)
         self._deleter.put([target], gone.config.file_delete_delay_ms)
         # A partition that is made anew under this name must not be taken to be on the disk already.
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_starts()
+        self._upkeep.checkpoint_recovery_points()
+        self._upkeep.checkpoint_log_starts()
 
     # -- settings
 
@@ -233,7 +202,6 @@ class LogManager:
 
     def update_defaults(self, broker_values: Mapping[str, Any]) -> None:
         """Obey new broker settings: logs without settings of their own take the new defaults."""
-        self._values = broker_values
         old, self._default = self._default, log_config(broker_values, {})
         for topic, config in list(self._topic_configs.items()):
             if config == old:
@@ -241,7 +209,7 @@ class LogManager:
         for existing in self.logs.values():
             if existing.config == old:
                 existing.update_config(self._default)
-        self._services.producer_expiration_ms = self._setting("producer.id.expiration.ms")
+        self._services.producer_expiration_ms = setting(broker_values, "producer.id.expiration.ms")
 
     # -- failures
 
@@ -271,52 +239,9 @@ class LogManager:
 
     # -- in the background
 
-    def clean_up(self) -> None:
-        """Apply retention to every log that deletes."""
-        now_ms = self._clock.time_ms()
-        for existing in list(self.logs.values()):
-            try:
-                existing.delete_old_segments(now_ms)
-            except ApiError as error:
-                log.warning("retention of %s failed: %s", existing.topic_partition, error)
-
-    def expire_producers(self) -> None:
-        """Forget producers that were silent for ``producer.id.expiration.ms``."""
-        now_ms = self._clock.time_ms()
-        for existing in self.logs.values():
-            existing.producer_state.expire(now_ms, self._services.producer_expiration_ms)
-
-    def flush_due(self) -> None:
-        """Flush logs whose ``flush.ms`` is over."""
-        for existing in self.logs.values():
-            if existing.unflushed and existing.flush_is_due:
-                self._flusher.put(existing)
-
     def checkpoint_high_watermarks(self) -> None:
-        """Write ``replication-offset-checkpoint`` in every directory."""
-        self._checkpoint(HIGH_WATERMARK, lambda existing: existing.high_watermark)
-
-    def checkpoint_recovery_points(self) -> None:
-        """Write ``recovery-point-offset-checkpoint`` in every directory."""
-        self._checkpoint(RECOVERY_POINT, lambda existing: existing.recovery_point)
-
-    def checkpoint_log_starts(self) -> None:
-        """Write ``log-start-offset-checkpoint``: of logs that begin behind the first batch of their files."""
-        self._checkpoint(
-            LOG_START_OFFSET,
-            lambda existing: (
-                existing.log_start_offset if existing.log_start_offset > existing.segments[0].base_offset else None
-            ),
-        )
-
-    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
-        offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._writers}
-        for topic_partition, existing in self.logs.items():
-            offset = offset_of(existing)
-            if offset is not None and existing.log_dir in offsets:
-                offsets[existing.log_dir][topic_partition] = offset
-        for path, writer in self._writers.items():
-            writer.put(name, encode_offsets(offsets[path]))
+        """Write ``replication-offset-checkpoint`` in every directory, soon."""
+        self._upkeep.checkpoint_high_watermarks()
 
     def dir_sizes(self) -> dict[str, int]:
         """Bytes of the logs in each working directory."""
@@ -330,7 +255,7 @@ class LogManager:
 
     async def shutdown(self, broker_epoch: int = -1) -> None:
         """Close every log, write the checkpoints and mark each directory as cleanly shut down."""
-        self._periodic.close()
+        self._upkeep.close()
         self._deleter.close()
         works: dict[str, list[tuple[Log, FlushWork]]] = {path: [] for path in self._dirs}
         for existing in list(self.logs.values()):
@@ -344,8 +269,8 @@ class LogManager:
             if work is not None:
                 works[existing.log_dir].append((existing, work))
         await gather(self._flush_all(path, works[path]) for path in list(self._dirs))
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_starts()
+        self._upkeep.checkpoint_recovery_points()
+        self._upkeep.checkpoint_log_starts()
         self.checkpoint_high_watermarks()
         await gather([writer.drain() for writer in self._writers.values()])
         for path, directory in list(self._dirs.items()):

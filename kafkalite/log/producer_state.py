@@ -141,11 +141,6 @@ class ProducerStateManager:
         offsets.extend(txn.first_offset for txn in self._unreplicated)
         return min(offsets)
 
-    @property
-    def has_transactions(self) -> bool:
-        """Whether the last stable offset may be below the high watermark."""
-        return bool(self._ongoing or self._unreplicated)
-
     def on_high_watermark(self, high_watermark: int) -> None:
         """Transactions that ended below ``high_watermark`` no longer hold the last stable offset back."""
         if self._unreplicated:

@@ -113,6 +113,16 @@ def test_rolls(house: LogHouse, settings: dict[str, Any], advance: int, rolls: b
         assert f"{log.segments[1].base_offset:020d}.snapshot" in house.names()
 
 
+def test_rolls_by_age_without_an_append(house: LogHouse) -> None:
+    house.config = type(house.config)(segment_ms=1000)
+    log = house.create()
+    assert not log.maybe_roll(NOW + 5000)
+    log.append_as_leader(batch(1), 0, NOW)
+    assert not log.maybe_roll(NOW + 1000)
+    assert log.maybe_roll(NOW + 1001)
+    assert log.segments.bases == [0, 1]
+
+
 def test_too_large_for_a_segment(house: LogHouse) -> None:
     house.config = type(house.config)(segment_bytes=100)
     log = house.create()

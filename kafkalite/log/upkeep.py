@@ -1,0 +1,122 @@
+"""What is done for all logs now and then: retention, flushes by age, expiry of producers, checkpoints.
+
+Answers to: ``kafka.log.LogManager.{cleanupLogs,flushDirtyLogs,checkpointLogRecoveryOffsets}``. Deterministic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkalite.common.errors import ApiError
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.background import CheckpointWriter, Flusher, Periodic
+from kafkalite.log.checkpoints import HIGH_WATERMARK, LOG_START_OFFSET, RECOVERY_POINT, encode_offsets
+from kafkalite.log.log import Log
+from kafkalite.log.services import LogServices
+
+log = logging.getLogger(__name__)
+
+# Kafka waits this long after a start before it looks at retention and checkpoints.
+_INITIAL_DELAY = 30.0
+_DEFAULTS = {
+    "log.retention.check.interval.ms": 300_000,
+    "log.flush.scheduler.interval.ms": (1 << 63) - 1,
+    "log.flush.offset.checkpoint.interval.ms": 60_000,
+    "log.flush.start.offset.checkpoint.interval.ms": 60_000,
+    "producer.id.expiration.ms": 86_400_000,
+    "producer.id.expiration.check.interval.ms": 600_000,
+}
+_NEVER_MS = 1 << 50
+
+
+def setting(values: Mapping[str, Any], name: str) -> int:
+    """A broker setting, or Kafka's default where the broker has none."""
+    value = values.get(name)
+    return int(_DEFAULTS[name] if value is None else value)
+
+
+class Upkeep:
+    """Looks after the logs of ``logs`` on a clock; ``writers`` has one entry for each working directory."""
+
+    def __init__(
+        self,
+        logs: Mapping[TopicPartition, Log],
+        writers: Mapping[str, CheckpointWriter],
+        services: LogServices,
+        flusher: Flusher,
+        values: Mapping[str, Any],
+    ) -> None:
+        self._logs = logs
+        self._writers = writers
+        self._services = services
+        self._flusher = flusher
+        self._values = values
+        self._periodic = Periodic(services.clock)
+
+    def start(self) -> None:
+        """Begin: from now on everything is done at its time."""
+        every = self._periodic.every
+        retention = setting(self._values, "log.retention.check.interval.ms") / 1000
+        every("retention", retention, self.clean_up, min(_INITIAL_DELAY, retention))
+        recovery = setting(self._values, "log.flush.offset.checkpoint.interval.ms") / 1000
+        every("recovery point checkpoints", recovery or _INITIAL_DELAY, self.checkpoint_recovery_points)
+        starts = setting(self._values, "log.flush.start.offset.checkpoint.interval.ms") / 1000
+        every("log start checkpoints", starts or _INITIAL_DELAY, self.checkpoint_log_starts)
+        expiry = setting(self._values, "producer.id.expiration.check.interval.ms") / 1000
+        every("expiry of producers", expiry, self.expire_producers)
+        flush = setting(self._values, "log.flush.scheduler.interval.ms")
+        if flush < _NEVER_MS:
+            every("flushing", flush / 1000, self.flush_due)
+
+    def close(self) -> None:
+        """Do nothing more by itself."""
+        self._periodic.close()
+
+    def clean_up(self) -> None:
+        """Apply retention to every log that deletes."""
+        now_ms = self._services.clock.time_ms()
+        for existing in list(self._logs.values()):
+            try:
+                existing.delete_old_segments(now_ms)
+            except ApiError as error:
+                log.warning("retention of %s failed: %s", existing.topic_partition, error)
+
+    def expire_producers(self) -> None:
+        """Forget producers that were silent for ``producer.id.expiration.ms``."""
+        now_ms = self._services.clock.time_ms()
+        for existing in self._logs.values():
+            existing.producer_state.expire(now_ms, self._services.producer_expiration_ms)
+
+    def flush_due(self) -> None:
+        """Flush logs whose ``flush.ms`` is over."""
+        for existing in self._logs.values():
+            if existing.unflushed and existing.flush_is_due:
+                self._flusher.put(existing)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write ``replication-offset-checkpoint`` in every directory."""
+        self._checkpoint(HIGH_WATERMARK, lambda existing: existing.high_watermark)
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write ``recovery-point-offset-checkpoint`` in every directory."""
+        self._checkpoint(RECOVERY_POINT, lambda existing: existing.recovery_point)
+
+    def checkpoint_log_starts(self) -> None:
+        """Write ``log-start-offset-checkpoint``: of logs that begin behind the first batch of their files."""
+        self._checkpoint(
+            LOG_START_OFFSET,
+            lambda existing: (
+                existing.log_start_offset if existing.log_start_offset > existing.segments[0].base_offset else None
+            ),
+        )
+
+    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
+        offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._writers}
+        for topic_partition, existing in self._logs.items():
+            offset = offset_of(existing)
+            if offset is not None and existing.log_dir in offsets:
+                offsets[existing.log_dir][topic_partition] = offset
+        for path, writer in self._writers.items():
+            writer.put(name, encode_offsets(offsets[path]))

@@ -180,7 +180,7 @@ class BrokerServer:
 
     def _listen(self, dispatcher: Dispatcher) -> None:
         self._control_server = ControlServer(self._reactor, self._control_plane.handle)
-        self._server = KafkaServer(self._reactor, dispatcher, network_limits(self._config.values), self._executor)
+        self._server = KafkaServer(self._reactor, dispatcher, network_limits(self._config), self._executor)
         for endpoint in self._config.listeners:
             if endpoint.listener == CONTROL_PLANE_LISTENER:
                 port = self._control_server.listen(endpoint.host, endpoint.port)

@@ -17,8 +17,17 @@ DEFAULT_INFLIGHT_BYTES = 512 << 20
 """Bound on requests in memory where ``queued.max.request.bytes`` sets none; Kafka then sets none either."""
 
 
-def network_limits(values: Mapping[str, Any]) -> NetworkLimits:
-    """Bounds of the front door."""
+def network_limits(config: BrokerConfig) -> NetworkLimits:
+    """Bounds of the front door.
+
+    Kafka's default for the socket buffers, 100 KB, holds large transfers back; the system's own sizing is used unless
+    the configuration names a size.
+    """
+    values = config.values
+
+    def buffer_size(name: str) -> int:
+        return int(values[name]) if name in config.texts else -1
+
     queued = int(values["queued.max.request.bytes"])
     return NetworkLimits(
         max_request_bytes=values["socket.request.max.bytes"],
@@ -27,6 +36,8 @@ def network_limits(values: Mapping[str, Any]) -> NetworkLimits:
         idle_timeout=values["connections.max.idle.ms"] / 1000,
         max_inflight_bytes=queued if queued > 0 else DEFAULT_INFLIGHT_BYTES,
         backlog=values["socket.listen.backlog.size"],
+        send_buffer_bytes=buffer_size("socket.send.buffer.bytes"),
+        receive_buffer_bytes=buffer_size("socket.receive.buffer.bytes"),
     )
 
 

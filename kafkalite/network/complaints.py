@@ -1,4 +1,7 @@
-"""Log lines about others' misbehaviour, not more than a few a second. Deterministic."""
+"""Log lines about others' misbehaviour, not more than a few a second.
+
+Answers to: nothing in Kafka, whose log a broken client can fill. Deterministic.
+"""
 
 from __future__ import annotations
 

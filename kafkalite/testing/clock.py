@@ -1,4 +1,7 @@
-"""Virtual time for tests: a clock that moves only when told. Deterministic."""
+"""Virtual time for tests: a clock that moves only when told. Deterministic.
+
+Answers to: ``org.apache.kafka.common.utils.MockTime``.
+"""
 
 from __future__ import annotations
 

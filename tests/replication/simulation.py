@@ -112,6 +112,7 @@ class EndPoint:
         self.target = target
         self.closed = False
         self.pending: dict[Future[FetchResponse], None] = {}
+        network.end_points.append(self)
 
     def fetch(self, request: FetchRequest, _version: int) -> Future[FetchResponse]:
         future: Future[FetchResponse] = Future()
@@ -153,6 +154,8 @@ class EndPoint:
 
     def close(self) -> None:
         self.closed = True
+        if self in self.network.end_points:
+            self.network.end_points.remove(self)
         for future in list(self.pending):
             self._fail(future)
 
@@ -163,6 +166,7 @@ class Network:
         self.latency = 0.001
         self.brokers: dict[int, SimBroker] = {}
         self.cut: set[tuple[int, int]] = set()
+        self.end_points: list[EndPoint] = []
         self.requests: list[tuple[int, int, FetchRequest]] = []
 
 
@@ -203,6 +207,9 @@ class SimBroker:
         """The process is gone, its logs stay."""
         self.dead = True
         deferred(self.manager.shutdown())
+        for end_point in list(self.cluster.network.end_points):
+            if end_point.target == self.id:
+                end_point.close()
         self.zk.close()
         self.cluster.unregister(self)
 

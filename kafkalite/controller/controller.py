@@ -43,7 +43,9 @@ Answer = tuple[ErrorCode, str]
 
 _RETRY = 1.0
 """Seconds until an event whose ZooKeeper operation failed is made good by reading everything anew."""
+_RETRY_AFTER_BUG = 30.0
 _FIRST_REBALANCE = 5.0
+"""Seconds from the beginning of a term to the first look at the balance of leaderships."""
 
 
 class Controller:
@@ -199,6 +201,8 @@ class Controller:
             log.warning("%r failed, everything is read anew: %s", event, error)
             self._clock.call_later(_RETRY, self._recover)
         elif not isinstance(error, ApiError):
+            # An error in the controller itself: what it knows may be half of the truth, so it reads all of it again.
+            self._clock.call_later(_RETRY_AFTER_BUG, self._recover)
             raise error
 
     def _recover(self) -> None:

@@ -19,7 +19,6 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.controller.elections import Planner, Refused
 from kafkalite.controller.term import Term
 from kafkalite.zk.port import BadVersionError, NodeExistsError, NoNodeError, Watch
-from kafkalite.zk.stores.controller import ControllerMovedError
 
 log = logging.getLogger(__name__)
 _ATTEMPTS = 10
@@ -52,9 +51,10 @@ class StateWriter:
                 state = context.states.get(topic_partition)
                 if state is None:
                     continue
-                if state.controller_epoch > term.epoch:
-                    raise ControllerMovedError("/controller", f"{topic_partition} was written by a later controller")
                 wanted = plan(state)
+                if wanted is not None and state.controller_epoch > term.epoch:
+                    # Were there a later controller, the fence would say so at the next write; nothing of its is undone.
+                    wanted = Refused(ErrorCode.STALE_CONTROLLER_EPOCH, "a later controller wrote its state")
                 if isinstance(wanted, Refused):
                     outcome.refused[topic_partition] = wanted
                 elif wanted is not None:

@@ -1,0 +1,148 @@
+"""What one event says, in as few requests as can be, and that it arrives."""
+
+from __future__ import annotations
+
+import uuid
+
+from kafkalite.cluster.control import ControlRequest, ControlResponse, LeaderAndIsr, StopReplica, UpdateMetadata
+from kafkalite.cluster.model import Broker, PartitionAssignment, PartitionState
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import Future
+from kafkalite.common.types import TopicPartition
+from kafkalite.controller.answers import leader_and_isr_answer, stop_replica_answer
+from kafkalite.controller.batch import RequestBatch
+from kafkalite.controller.context import ControllerContext
+from kafkalite.controller.leadership import imbalanced
+from kafkalite.controller.sender import Sender
+from kafkalite.testing.clock import ManualClock
+from kafkalite.zk.znodes.topics import TopicAssignment
+
+TP = TopicPartition("t", 0)
+ID = uuid.UUID(int=7)
+ONE, TWO = Broker(1, (), epoch=11), Broker(2, (), epoch=12)
+
+
+def context() -> ControllerContext:
+    found = ControllerContext(brokers={1: ONE, 2: TWO})
+    found.put_topic("t", TopicAssignment(ID, {0: PartitionAssignment((1, 2))}), 0)
+    found.set_state(PartitionState("t", 0, leader=1, leader_epoch=0, isr=(1, 2), zk_version=0))
+    return found
+
+
+def test_many_changes_are_one_request_of_a_kind() -> None:
+    known = context()
+    batch = RequestBatch(known, 1, 5)
+    for epoch in range(3):
+        batch.state(known.states[TP].with_(leader_epoch=epoch))
+    requests = batch.take()
+    assert [(broker.id, type(request)) for broker, request in requests] == [
+        (1, LeaderAndIsr),
+        (1, UpdateMetadata),
+        (2, LeaderAndIsr),
+        (2, UpdateMetadata),
+    ]
+    for broker, request in requests:
+        assert isinstance(request, (LeaderAndIsr, UpdateMetadata))
+        assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (1, 5, broker.epoch)
+        assert [state.leader_epoch for state in request.states] == [2]
+        assert request.states[0].topic_id == ID
+    assert batch.take() == []
+
+
+def test_the_last_word_counts() -> None:
+    known = context()
+    batch = RequestBatch(known, 1, 5)
+    batch.order(1, known.states[TP])
+    batch.stop(1, TP, 3, delete=True)
+    batch.stop(2, TP, 3, delete=True)
+    batch.order(2, known.states[TP])
+    batch.stop(9, TP, 3, delete=True)
+    (first, stop), (second, order) = batch.take()
+    assert isinstance(stop, StopReplica) and isinstance(order, LeaderAndIsr)
+    assert (first.id, second.id) == (1, 2)
+    assert stop.partitions[0].topic_id == ID
+
+
+def test_answers() -> None:
+    state = context().states[TP]
+    request = LeaderAndIsr(1, 5, 12, (state,), ())
+    broken = ControlResponse(ErrorCode.NONE, ((TP, ErrorCode.KAFKA_STORAGE_ERROR),))
+    well = ControlResponse(ErrorCode.NONE)
+    news = leader_and_isr_answer(TWO, request, broken, {})
+    assert news is not None and (news.offline, news.online) == ((TP,), ())
+    assert leader_and_isr_answer(TWO, request, broken, {2: {TP}}) is None
+    back = leader_and_isr_answer(TWO, request, well, {2: {TP}})
+    assert back is not None and (back.offline, back.online) == ((), (TP,))
+    assert leader_and_isr_answer(TWO, request, well, {}) is None
+    known = context()
+    batch = RequestBatch(known, 1, 5)
+    batch.stop(2, TP, -2, delete=True)
+    ((_, stop),) = batch.take()
+    assert isinstance(stop, StopReplica)
+    for code, deleted in ((ErrorCode.NONE, True), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)):
+        answer = stop_replica_answer(TWO, stop, ControlResponse(ErrorCode.NONE, ((TP, code),)))
+        assert answer is not None and bool(answer.deleted) is deleted
+    failed = stop_replica_answer(TWO, stop, ControlResponse(ErrorCode.UNKNOWN_SERVER_ERROR))
+    assert failed is not None and failed.failed == (TP,)
+    assert stop_replica_answer(TWO, stop, ControlResponse(ErrorCode.STALE_BROKER_EPOCH)) is None
+
+
+def test_imbalance() -> None:
+    known = context()
+    assert imbalanced(known, 10) == []
+    known.set_state(known.states[TP].with_(leader=2))
+    assert imbalanced(known, 10) == [TP]
+    assert imbalanced(known, 100) == []
+    known.set_state(known.states[TP].with_(isr=(2,)))
+    assert imbalanced(known, 10) == []
+
+
+class Wire:
+    """A channel whose answers the test gives."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, ControlRequest, Future[ControlResponse]]] = []
+
+    def send(self, broker: Broker, request: ControlRequest) -> Future[ControlResponse]:
+        future: Future[ControlResponse] = Future()
+        self.asked.append((broker.id, request, future))
+        return future
+
+
+def test_one_at_a_time_in_order_and_again_until_answered() -> None:
+    wire, clock, heard = Wire(), ManualClock(), list[int]()
+    sender = Sender(wire, clock, 0.1, lambda broker, request, response: heard.append(broker.id))
+    sender.add_broker(ONE)
+    sender.add_broker(TWO)
+    first, second = (LeaderAndIsr(1, epoch, 11, (), ()) for epoch in (5, 6))
+    for request in (first, second):
+        sender.send(ONE, request)
+    sender.send(TWO, first)
+    assert [(broker_id, request) for broker_id, request, _ in wire.asked] == [(1, first), (2, first)]
+    wire.asked[0][2].errback(OSError("gone"))
+    assert sender.depth(1) == 2
+    clock.advance(0.1)
+    assert wire.asked[2][:2] == (1, first)
+    wire.asked[2][2].callback(ControlResponse(ErrorCode.NONE))
+    assert wire.asked[3][:2] == (1, second)
+    assert heard == [1]
+
+
+def test_another_incarnation_gets_nothing_of_the_old_ones() -> None:
+    wire, clock, heard = Wire(), ManualClock(), list[int]()
+    sender = Sender(wire, clock, 0.1, lambda broker, request, response: heard.append(broker.epoch))
+    sender.add_broker(ONE)
+    request = LeaderAndIsr(1, 5, 11, (), ())
+    sender.send(ONE, request)
+    sender.send(ONE, request)
+    again = Broker(1, (), epoch=99)
+    sender.add_broker(again)
+    sender.send(ONE, request)
+    wire.asked[0][2].callback(ControlResponse(ErrorCode.NONE))
+    clock.advance(1)
+    assert (len(wire.asked), heard) == (1, [])
+    sender.send(again, request)
+    sender.close()
+    wire.asked[1][2].callback(ControlResponse(ErrorCode.NONE))
+    sender.send(again, request)
+    assert (len(wire.asked), heard) == (2, [])

@@ -111,7 +111,7 @@ class Wire:
 
 def test_one_at_a_time_in_order_and_again_until_answered() -> None:
     wire, clock, heard = Wire(), ManualClock(), list[int]()
-    sender = Sender(wire, clock, 0.1, lambda broker, request, response: heard.append(broker.id))
+    sender = Sender(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.id))
     sender.add_broker(ONE)
     sender.add_broker(TWO)
     first, second = (LeaderAndIsr(1, epoch, 11, (), ()) for epoch in (5, 6))
@@ -130,7 +130,7 @@ def test_one_at_a_time_in_order_and_again_until_answered() -> None:
 
 def test_another_incarnation_gets_nothing_of_the_old_ones() -> None:
     wire, clock, heard = Wire(), ManualClock(), list[int]()
-    sender = Sender(wire, clock, 0.1, lambda broker, request, response: heard.append(broker.epoch))
+    sender = Sender(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.epoch))
     sender.add_broker(ONE)
     request = LeaderAndIsr(1, 5, 11, (), ())
     sender.send(ONE, request)

@@ -2,7 +2,8 @@
 
 ``NAME.schema.json`` describes the data of one kind of znode and, under ``x-…`` keys, where it stands (``x-path``, with
 ``{placeholders}``), who writes it (``x-writer``), who watches it (``x-watchers``), how long it lives (``x-lifetime``:
-``persistent``, ``persistent sequential`` or ``ephemeral``) and its form (``x-format``: ``json``, ``text`` or ``empty``).
+``persistent``, ``persistent sequential`` or ``ephemeral``) and what form it has (``x-format``: ``json``, ``text`` or
+``empty``). ``x-may-be-empty`` marks those that are created without data and filled later.
 ``NAME.example.json`` or ``NAME.example.txt`` holds data as real Kafka writes them.
 """
 
@@ -44,6 +45,11 @@ class ZnodeSchema:
         """Data as real Kafka writes them."""
         ending = "json" if self.format == "json" else "txt"
         return (_HERE / f"{self.name}.example.{ending}").read_bytes().rstrip(b"\n")
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether it may stand there without data, as a parent or before its first use."""
+        return bool(self.schema.get("x-may-be-empty"))
 
     def matches(self, path: str) -> bool:
         """Whether ``path`` is of this kind."""

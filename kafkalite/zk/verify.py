@@ -53,6 +53,8 @@ def _znode_problems(path: str, data: bytes, stat: ZnodeStat) -> Iterator[str]:
         return
     if kind.ephemeral != bool(stat.ephemeral_owner):
         yield f"is {'ephemeral' if stat.ephemeral_owner else 'persistent'}, should be {kind.lifetime}"
+    if not data and kind.may_be_empty:
+        return
     try:
         value = kind.value(data)
     except ValueError as error:

@@ -88,7 +88,7 @@ class ReplicaManager:
         self._fetches = Purgatory("Fetch", clock)
         self._isr = IsrUpdates(config, self.replicas, isr, clock)
         self._fetchers = FetcherManager(config, metadata, connect, logs.handle_failure, clock)
-        self._roles = Roles(self.replicas, logs, self._fetchers, topic_configs, clock.monotonic)
+        self._roles = Roles(self.replicas, logs, self._fetchers, topic_configs, clock)
         self._offsets = Offsets(self.replicas, logs, Purgatory("DeleteRecords", clock))
         selector = (
             RackAwareReplicaSelector(metadata, config.rack)

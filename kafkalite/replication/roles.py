@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsr, StopPartition, StopReplica
 from kafkalite.cluster.model import PartitionState
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import gather
+from kafkalite.common.tasks import Future, gather
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 from kafkalite.log.fs import LogDirFailure
 from kafkalite.replication.effects import Effects
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 _NONE = ErrorCode.NONE
 _MAX_RETIRED = 10_000
+_BREATH = 50
 
 UNREGISTERED = 1 << 62
 """Broker epoch while this broker has no znode: newer than any request or state, so that all are too old."""
@@ -70,13 +72,13 @@ class Roles:
         logs: LogStore,
         fetchers: FetcherManager,
         topic_configs: TopicConfigs,
-        monotonic: Callable[[], float],
+        clock: Clock,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._fetchers = fetchers
         self._topic_configs = topic_configs
-        self._monotonic = monotonic
+        self._clock = clock
         self.fence = Fence()
 
     async def leader_and_isr(self, request: LeaderAndIsr) -> ControlResponse:
@@ -98,8 +100,13 @@ class Roles:
         missing = {state.topic for state in wanted if self._needs_log(state)}
         configs = dict(zip(missing, await gather([self._topic_configs(topic) for topic in missing]), strict=True))
         effects = Effects()
-        for state in wanted:
+        for number, state in enumerate(wanted):
             tp = state.topic_partition
+            if number and number % _BREATH == 0:
+                # Making logs takes its time: those that are ready begin, and the reactor serves others meanwhile.
+                effects.run()
+                self._fetchers.start_added()
+                await self._breathe()
             # Configurations were waited for, deletions may be: an ISR change, a failed directory or the end of the
             # session may have made the state old meanwhile.
             if not self._is_wanted(state, outcomes, from_controller):
@@ -124,6 +131,11 @@ class Roles:
         effects.run()
         self._fetchers.start_added()
         return outcomes
+
+    def _breathe(self) -> Future[None]:
+        breath: Future[None] = Future()
+        self._clock.call_later(0, breath.callback, None)
+        return breath
 
     def _needs_log(self, state: PartitionState) -> bool:
         partition = self._replicas.partitions.get(state.topic_partition)
@@ -230,7 +242,7 @@ class Roles:
 
     def _lead(self, partition: Partition, state: PartitionState, effects: Effects) -> None:
         self._fetchers.remove(partition.topic_partition)
-        is_new = partition.make_leader(state, self._monotonic())
+        is_new = partition.make_leader(state, self._clock.monotonic())
         if is_new:
             effects.changed(partition)
         if partition.advance_high_watermark():

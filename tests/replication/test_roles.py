@@ -210,3 +210,16 @@ def test_shutdown_stops_fetching_and_checkpoints(cluster: SimCluster) -> None:
     assert not [r for r in cluster.network.requests if r[0] == 2]
     cluster.run(60)
     assert cluster[2].logs.checkpoints == before + 1 > 1
+
+
+def test_many_partitions_are_taken_over_in_pieces(cluster: SimCluster) -> None:
+    """The reactor serves others meanwhile, and what is ready serves already."""
+    states = tuple(cluster.states[TP].with_(topic="many", partition=n, topic_id=OTHER_ID) for n in range(120))
+    answers: list[ControlResponse] = []
+    message = LeaderAndIsr(0, 1, cluster.epoch(1), states, ())
+    deferred(cluster[1].manager.become_leader_or_follower(message)).addCallback(answers.append)
+    hosted = [tp for tp in cluster[1].manager.partitions if tp.topic == "many"]
+    assert (len(hosted), answers) == (50, [])
+    cluster.run(0.01)
+    assert {error for _, error in answers[0].partitions} == {ErrorCode.NONE}
+    assert len(cluster[1].manager.partitions) == 121

@@ -1,0 +1,146 @@
+"""One of the two that are compared: a cluster of real processes, and what its brokers cost.
+
+CPU and memory are read from ``/proc`` and are those of the broker processes with their children (kafkalite's guardian),
+never of ZooKeeper or the clients.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from integration.harness.java import kafka_launcher
+from integration.harness.wait import wait_for
+from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launcher
+
+KAFKA_HEAP = "1g"
+"""What Kafka's own start script gives its broker."""
+
+TICKS = os.sysconf("SC_CLK_TCK")
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+# Both sides have the same settings; everything else is Kafka's default.
+OVERRIDES = {
+    "zookeeper.session.timeout.ms": "6000",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    "delete.topic.enable": "true",
+    "log.segment.delete.delay.ms": "1000",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """How to start one side's brokers."""
+
+    name: str
+    launcher: Launcher
+
+
+KAFKALITE = Maker("kafkalite", kafkalite_launcher)
+KAFKA = Maker("kafka", kafka_launcher(KAFKA_HEAP))
+
+
+class Side:
+    """A started cluster of one maker in a directory of its own."""
+
+    def __init__(
+        self, maker: Maker, directory: Path, brokers: int = 3, overrides: Mapping[str, str] | None = None
+    ) -> None:
+        self.name = maker.name
+        self.maker = maker
+        self.directory = directory / maker.name
+        self.cluster = LocalCluster(
+            self.directory, brokers, launcher=maker.launcher, overrides={**OVERRIDES, **(overrides or {})}
+        )
+        self.admin: AdminClient | None = None
+
+    def start(self) -> Side:
+        """Start ZooKeeper and the brokers."""
+        self.cluster.start()
+        self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+        return self
+
+    def close(self) -> None:
+        """End all processes and forget the data."""
+        self.admin = None
+        self.cluster.close()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def bootstrap(self) -> str:
+        """``host:port,…`` of all brokers."""
+        return self.cluster.bootstrap
+
+    def create_topic(
+        self, topic: str, partitions: int = 1, factor: int = 1, assignment: list[list[int]] | None = None
+    ) -> None:
+        """Create a topic and wait until every partition has a leader."""
+        assert self.admin is not None
+        if assignment is not None:
+            new = NewTopic(topic, num_partitions=len(assignment), replica_assignment=assignment)
+        else:
+            new = NewTopic(topic, num_partitions=partitions, replication_factor=factor)
+        self.admin.create_topics([new])[topic].result(60)
+        wait_for(lambda: self._all_led(topic, new.num_partitions), f"all partitions of {topic} have a leader")
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic; its files go a second later."""
+        assert self.admin is not None
+        with contextlib.suppress(Exception):
+            self.admin.delete_topics([topic])[topic].result(30)
+
+    def pids(self) -> list[int]:
+        """The broker processes and their children."""
+        found = []
+        for broker_id in self.cluster.broker_ids:
+            if self.cluster.is_alive(broker_id):
+                pid = self.cluster.pid(broker_id)
+                found += [pid, *children(pid)]
+        return found
+
+    def cpu(self) -> float:
+        """CPU seconds that all brokers have used since their start."""
+        return sum(cpu_seconds(pid) for pid in self.pids())
+
+    def rss_mb(self) -> float:
+        """Resident memory of a broker in MB (10⁶ bytes), on average over the brokers, with its guardian."""
+        return sum(rss_bytes(pid) for pid in self.pids()) / 1e6 / len(self.cluster.broker_ids)
+
+    def _all_led(self, topic: str, partitions: int) -> bool:
+        assert self.admin is not None
+        found = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
+        return len(found) == partitions and all(p.leader >= 0 and p.error is None for p in found.values())
+
+
+def children(pid: int) -> list[int]:
+    """Direct children of a process."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process; 0 where it has gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory of a process; 0 where it has gone."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+    except OSError:
+        return 0

@@ -17,6 +17,7 @@ import struct
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 _VALUE = struct.Struct(">2sHIQ")
@@ -195,7 +196,7 @@ def compare_replicas(partition: str, replicas: Mapping[int, list[Batch]]) -> lis
     """What differs between the logs of one partition (broker → batches), and what is wrong inside each."""
     breaches = []
     for broker, batches in replicas.items():
-        for before, after in zip(batches, batches[1:], strict=False):
+        for before, after in pairwise(batches):
             if after.base_offset != before.last_offset + 1:
                 breaches.append(f"{partition} on {broker}: {after} follows {before}")
             if after.leader_epoch < before.leader_epoch:

@@ -1,0 +1,99 @@
+"""A cluster under test as ZooKeeper and the brokers' files show it: leaders, ISRs, the contents of the logs."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from integration.faults.history import Batch, compare_replicas
+from integration.harness.wait import wait_for
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.znodes import read_znodes
+from kafkalite.record.batch import iter_headers
+
+
+def create_topic(cluster: LocalCluster, topic: str, partitions: int, factor: int = 3, **config: str) -> None:
+    """Create a topic and wait until every partition is led and in sync. ``_`` in names of ``config`` is a dot."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    values = {name.replace("_", "."): value for name, value in config.items()}
+    for future in admin.create_topics([NewTopic(topic, partitions, factor, config=values)]).values():
+        future.result(30)
+    wait_in_sync(cluster, topic, partitions, factor)
+
+
+def states(cluster: LocalCluster, topic: str, partitions: int) -> dict[int, dict[str, Any]]:
+    """The partition states in ZooKeeper."""
+    paths = {p: f"/brokers/topics/{topic}/partitions/{p}/state" for p in range(partitions)}
+    found = read_znodes(cluster.zookeeper, paths.values())
+    return {p: json.loads(found[path]) for p, path in paths.items() if path in found}
+
+
+def wait_in_sync(cluster: LocalCluster, topic: str, partitions: int, factor: int = 3, timeout: float = 60.0) -> None:
+    """Wait until every partition is led and has all its replicas in its ISR."""
+
+    def in_sync() -> bool:
+        found = states(cluster, topic, partitions)
+        if len(found) == partitions and all(s["leader"] >= 0 and len(s["isr"]) == factor for s in found.values()):
+            return True
+        raise LookupError(f"{found}")
+
+    wait_for(in_sync, f"{topic} is in sync", timeout)
+
+
+def controller(cluster: LocalCluster) -> int:
+    """The id of the controller. Raises ``LookupError`` while there is none."""
+    data = read_znodes(cluster.zookeeper, ["/controller"])["/controller"]
+    return int(json.loads(data)["brokerid"])
+
+
+def is_registered(cluster: LocalCluster, broker_id: int) -> bool:
+    """Whether the broker's znode is there."""
+    return bool(read_znodes(cluster.zookeeper, [f"/brokers/ids/{broker_id}"]))
+
+
+def guardian(cluster: LocalCluster, broker_id: int) -> psutil.Process:
+    """The process that guards the broker's session. Raises ``LookupError``."""
+    for child in psutil.Process(cluster.pid(broker_id)).children():
+        if any("guardian" in word for word in child.cmdline()):
+            return child
+    raise LookupError(f"broker {broker_id} has no guardian")
+
+
+def read_batches(partition_dir: Path) -> list[Batch]:
+    """All batches of a partition's segments, in order. Raises ``CorruptRecordError`` while one is half written."""
+    batches = []
+    for segment in sorted(partition_dir.glob("*.log")):
+        data = memoryview(segment.read_bytes())
+        for position, header in iter_headers(data):
+            crc = zlib.crc32(data[position : position + header.size])
+            batches.append(Batch(header.base_offset, header.last_offset, header.leader_epoch, crc))
+    return batches
+
+
+def compare_logs(cluster: LocalCluster, topic: str, partitions: int, brokers: Iterable[int] | None = None) -> int:
+    """Wait until the replicas' logs are equal batch for batch; how many batches there are.
+
+    Nobody may be producing. Raises ``AssertionError`` saying what differs where that does not come about.
+    """
+    total = 0
+    for partition in range(partitions):
+        name = f"{topic}-{partition}"
+        dirs = {b: cluster.broker_dir(b) / "data" / name for b in brokers or cluster.broker_ids}
+        breaches: list[str] = []
+
+        def equal(name: str = name, dirs: dict[int, Path] = dirs, breaches: list[str] = breaches) -> bool:
+            logs = {broker: read_batches(path) for broker, path in dirs.items()}
+            breaches[:] = compare_replicas(name, logs)
+            if breaches:
+                raise LookupError("\n".join(breaches[:5]))
+            return True
+
+        wait_for(equal, f"the replicas of {name} are equal", 20.0, 0.5)
+        total += len(read_batches(next(iter(dirs.values()))))
+    return total

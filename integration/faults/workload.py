@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from integration.faults.history import EpochTrail, History, Identity, decode_value, encode_value
 from integration.harness.wait import wait_for
@@ -227,10 +227,16 @@ class Verifier:
 
     def ends(self) -> dict[int, int]:
         """The high watermarks, as the leaders tell them."""
-        return {
-            partition: self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=30.0)[1]
-            for partition in range(len(self._position))
-        }
+        return {partition: self._end(partition) for partition in range(len(self._position))}
+
+    def _end(self, partition: int) -> int:
+        def ask() -> tuple[int, ...]:
+            try:
+                return self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5.0)[1:]
+            except KafkaException as error:  # a preferred leader may just be coming back
+                raise LookupError(str(error)) from error
+
+        return wait_for(ask, f"{self._name} learns the end of partition {partition}")[0]
 
     def close(self) -> None:
         """End it."""

@@ -172,7 +172,7 @@ class LocalCluster:
         if self.is_alive(broker_id):
             raise StartupError(f"broker {broker_id} is running already (pid {self.pid(broker_id)})")
         if overrides is not None:
-            self._broker_overrides[broker_id] = dict(overrides)
+            self.override_broker(broker_id, overrides)
         config = self._write_properties(broker_id)
         self._processes[broker_id] = ServerProcess.spawn(
             self._launcher(config), self.log_file(broker_id), mark=str(config), environment=self._environment
@@ -180,6 +180,10 @@ class LocalCluster:
         if wait:
             self.wait_ready()
             self.write_state()
+
+    def override_broker(self, broker_id: int, overrides: Mapping[str, str]) -> None:
+        """Properties of one broker alone, from its next start on."""
+        self._broker_overrides[broker_id] = dict(overrides)
 
     def wait_ready(self, timeout: float = START_TIMEOUT) -> None:
         """Wait until every broker that was started answers and sees all the others and a controller."""

@@ -1,0 +1,110 @@
+"""Kafka requests on plain sockets: what a client costs at least."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import decode_response, encode_request
+from kafkalite.protocol.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest, encode_fetch_request
+from kafkalite.protocol.frames import request_header, response_body_offset
+
+CLIENT_ID = "bench"
+PARTITION_BYTES = 1 << 20
+"""``max.partition.fetch.bytes`` of Kafka's consumers."""
+RESPONSE_BYTES = 50 << 20
+"""``fetch.max.bytes`` of Kafka's consumers."""
+FETCH_VERSION = 11
+BATCH = struct.Struct(">qi")
+LAST_DELTA = struct.Struct(">i")
+LAST_DELTA_AT = 23
+COUNT_AT = 57
+BATCH_OVERHEAD = 12
+
+
+class RawConnection:
+    """One request at a time to one broker."""
+
+    def __init__(self, host: str, port: int, timeout: float = 30.0) -> None:
+        self._socket = socket.create_connection((host, port), timeout=timeout)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray(2 << 20)
+        self._correlation = 0
+
+    def __enter__(self) -> RawConnection:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def roundtrip(self, api_key: int, version: int, body: bytes) -> memoryview:
+        """Send a request; the body of its answer, valid until the next call. Raises ``OSError`` where the broker goes."""
+        self._correlation += 1
+        header = request_header(api_key, version, self._correlation, CLIENT_ID)
+        self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)
+        frame = self._receive(struct.unpack(">i", self._receive(4))[0])
+        return frame[response_body_offset(api_key, version, frame) :]
+
+    def ask(self, api_key: int, version: int, message: Any) -> Any:
+        """A request and its answer as messages of the codec."""
+        body = encode_request(api_key, version, message)
+        return decode_response(api_key, version, self.roundtrip(api_key, version, body))
+
+    def _receive(self, size: int) -> memoryview:
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size)
+        view = memoryview(self._buffer)[:size]
+        got = 0
+        while got < size:
+            count = self._socket.recv_into(view[got:])
+            if not count:
+                raise ConnectionError("closed by the broker")
+            got += count
+        return view
+
+
+def fetch_all(host: str, port: int, topic: str, partition: int, count: int) -> tuple[int, int]:
+    """Read ``count`` records of a partition from its beginning: (records, bytes). Only batch headers are looked at."""
+    offset = size = 0
+    with RawConnection(host, port) as connection:
+        while offset < count:
+            wanted = FetchPartition(topic, partition, offset, PARTITION_BYTES)
+            request = FetchRequest(CONSUMER_REPLICA_ID, 500, 1, RESPONSE_BYTES, [wanted])
+            answer = connection.roundtrip(ApiKey.FETCH, FETCH_VERSION, encode_fetch_request(FETCH_VERSION, request))
+            records = _records(answer, len(topic))
+            next_offset = _next_offset(records)
+            if next_offset <= offset:
+                raise RuntimeError(f"nothing behind offset {offset} of {topic}-{partition}")
+            offset = next_offset
+            size += len(records)
+    return offset, size
+
+
+def _records(answer: memoryview, topic_length: int) -> memoryview:
+    """The records in an answer (version 11) about one partition."""
+    at = 4 + 2 + 4 + 4 + 2 + topic_length + 4 + 4
+    (error,) = struct.unpack_from(">h", answer, at)
+    if error:
+        raise RuntimeError(f"Fetch was answered with error {error}")
+    at += 2 + 3 * 8
+    (aborted,) = struct.unpack_from(">i", answer, at)
+    at += 4 + 16 * max(aborted, 0) + 4
+    (length,) = struct.unpack_from(">i", answer, at)
+    return answer[at + 4 : at + 4 + max(length, 0)]
+
+
+def _next_offset(records: memoryview) -> int:
+    at, end, result = 0, len(records), -1
+    while at + BATCH_OVERHEAD + LAST_DELTA_AT <= end:
+        base, length = BATCH.unpack_from(records, at)
+        if at + BATCH_OVERHEAD + length > end:
+            break  # the answer may end within a batch
+        result = base + LAST_DELTA.unpack_from(records, at + LAST_DELTA_AT)[0] + 1
+        at += BATCH_OVERHEAD + length
+    return int(result)

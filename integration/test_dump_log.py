@@ -1,0 +1,113 @@
+"""``kafkalite dump-log`` against the real DumpLogSegments (3.9.1): an empty diff, for every kind of file."""
+
+from __future__ import annotations
+
+import difflib
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from integration.conftest import TEST_OVERRIDES, ClusterFactory
+from integration.harness.clients import fresh_topic
+from integration.harness.history import wait_in_sync
+from integration.harness.java import KAFKA_0_10, KAFKA_3_9, kafka_launcher, run_tool
+from integration.harness.records import CODECS, make_items
+from integration.test_clients_confluent import Confluent
+from kafkalite.embedded.cluster import LocalCluster
+
+FLAGS = ("--deep-iteration", "--print-data-log")
+SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
+# Small segments and a dense index, so that there is something to see in few records.
+SMALL = {"segment.bytes": "40000", "index.interval.bytes": "1000", "segment.index.bytes": "4096"}
+
+
+def assert_same_dump(files: Sequence[Path]) -> None:
+    """Both tools say the same of ``files``, and neither complains."""
+    assert files
+    names = ",".join(map(str, files))
+    theirs = run_tool(KAFKA_3_9, "kafka.tools.DumpLogSegments", *FLAGS, "--files", names)
+    ours = subprocess.run(
+        [sys.executable, "-m", "kafkalite.cli.main", "dump-log", *FLAGS, "--files", names],
+        capture_output=True,
+        check=False,
+    )
+    assert ours.returncode == 0, ours.stderr.decode()
+    said = ours.stdout.decode(errors="surrogateescape")
+    difference = list(difflib.unified_diff(theirs.out.splitlines(), said.splitlines(), "DumpLogSegments", "dump-log", n=1))
+    assert not difference, "\n".join(difference[:40])
+    for complaint in ("Mismatches in", "Non-secutive", "Found timestamp mismatch", "isvalid: false"):
+        assert complaint not in theirs.out, theirs.out[-3000:]
+
+
+def files_of(cluster: LocalCluster, broker_id: int, topic: str) -> list[Path]:
+    """All dumpable files of a broker's partition 0 of ``topic``; indexes need their segment beside them."""
+    directory = cluster.broker_dir(broker_id) / "data" / f"{topic}-0"
+    return sorted(path for path in directory.iterdir() if path.suffix in SUFFIXES)
+
+
+@pytest.mark.kafkalite_only
+def test_segments_of_kafkalite(make_cluster: ClusterFactory) -> None:
+    """Every codec, on leader and followers, after a clean stop, after truncation and after recovery from ``kill -9``."""
+    cluster = make_cluster(3, {"replica.lag.time.max.ms": "3000"})
+    topics = {codec: fresh_topic(f"dump-{codec}") for codec in CODECS}
+    client = Confluent()
+    for number, (codec, topic) in enumerate(topics.items()):
+        client.create_topic(cluster.bootstrap, topic, 1, 3, SMALL)
+        wait_in_sync(cluster.zookeeper, topic, 1, 3)
+        client.produce(cluster.bootstrap, topic, make_items(number, 600, 1), codec=codec)
+    plain = Confluent()
+    plain.idempotent = False
+    plain.produce(cluster.bootstrap, topics["none"], make_items(9, 100, 1))
+    # Recovery: killed, with a torn batch at the end of what it leads and follows.
+    for broker_id in (1, 2):
+        cluster.kill_broker(broker_id)
+    for topic in topics.values():
+        last = max(path for path in files_of(cluster, 1, topic) if path.suffix == ".log")
+        with last.open("ab") as file:
+            file.write(bytes(7) + b"\x01torn")
+    for broker_id in (1, 2):
+        cluster.start_broker(broker_id, wait=False)
+    cluster.wait_ready()
+    for number, (codec, topic) in enumerate(topics.items()):
+        wait_in_sync(cluster.zookeeper, topic, 1, 3)
+        client.produce(cluster.bootstrap, topic, make_items(20 + number, 200, 1), codec=codec)
+        wait_in_sync(cluster.zookeeper, topic, 1, 3)
+    cluster.stop()
+    for broker_id in cluster.broker_ids:
+        assert_same_dump([path for topic in topics.values() for path in files_of(cluster, broker_id, topic)])
+
+
+def test_segments_of_kafka_in_old_formats(tmp_path: Path) -> None:
+    """Message formats 0 and 1 as real Kafka stores them, every codec of the time; and format 2 of its own hand."""
+    overrides = {**TEST_OVERRIDES, "inter.broker.protocol.version": "2.8"}
+    cluster = LocalCluster(tmp_path / "kafka", 1, overrides=overrides, launcher=kafka_launcher())
+    client = Confluent()
+    client.idempotent = False
+    try:
+        cluster.start()
+        topics = []
+        for version in ("0.9.0", "0.10.2", "2.8"):
+            for codec in ("none", "gzip", "snappy", "lz4"):
+                topic = fresh_topic(f"v{version}-{codec}")
+                client.create_topic(cluster.bootstrap, topic, 1, 1, {**SMALL, "message.format.version": version})
+                flags = ["--broker-list", cluster.bootstrap, "--topic", topic, "--request-required-acks", "all"]
+                lines = "".join(f"key{n}:value {n} {'q' * (n % 90)}\n" for n in range(400))
+                run_tool(
+                    KAFKA_0_10,
+                    "kafka.tools.ConsoleProducer",
+                    *flags,
+                    *(["--compression-codec", codec] if codec != "none" else []),
+                    "--property",
+                    "parse.key=true",
+                    "--property",
+                    "key.separator=:",
+                    stdin=lines,
+                )
+                topics.append(topic)
+        cluster.stop()
+        assert_same_dump([path for topic in topics for path in files_of(cluster, 1, topic)])
+    finally:
+        cluster.close()

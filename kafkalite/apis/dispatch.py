@@ -55,11 +55,11 @@ class Dispatcher:
             else:
                 self._handle_cold(request)
         except ProtocolError as error:
-            _refuse(request, str(error))
+            request.close_connection(str(error))
         except Exception:
             # Only the hot path and broken machinery come here; handlers' own failures are answered below.
             log.exception("Failed to handle %r", header)
-            _refuse(request, "the request could not be handled")
+            request.close_connection("the request could not be handled")
 
     def _handle_cold(self, request: Request) -> None:
         header = request.header
@@ -69,7 +69,7 @@ class Dispatcher:
             if api_key == ApiKey.API_VERSIONS:
                 request.respond([unsupported_version_answer()])
             else:
-                _refuse(request, f"API key {api_key} in version {version} is not served")
+                request.close_connection(f"API key {api_key} in version {version} is not served")
             return
         handler = self._handlers.get(api_key)
         if handler is None:
@@ -119,10 +119,4 @@ def _answer_failure(request: Request, message: Any, error: Exception) -> None:
         request.respond([encode_response(header.api_key, header.api_version, response)])
     except Exception:
         log.exception("No error response could be made for %r", header)
-        _refuse(request, "the request could not be answered")
-
-
-def _refuse(request: Request, why: str) -> None:
-    connection = request.connection
-    log.info("Closing the connection from %s on %s: %s", connection.peer, connection.listener, why)
-    request.close_connection(why)
+        request.close_connection("the request could not be answered")

@@ -51,6 +51,16 @@ class ConfigWatcher:
             log.error("configuration of topic %s: %s; the broker's defaults are used", topic, error)
             return log_config(self._dynamic.values, {})
 
+    async def topic_configs(self) -> dict[str, LogConfig]:
+        """The configurations of all topics that have overrides; unusable ones are left out."""
+        configs = {}
+        for topic, overrides in (await self._store.entities(TOPICS)).items():
+            try:
+                configs[topic] = log_config(self._dynamic.values, overrides)
+            except ConfigError as error:
+                log.error("configuration of topic %s: %s; the broker's defaults are used", topic, error)
+        return configs
+
     async def _handle(self, change: tuple[str, str]) -> None:
         kind, name = change
         if kind == EVERYTHING:

@@ -80,7 +80,8 @@ class ControlPlane:
         return None
 
     def _update_metadata(self, request: UpdateMetadata) -> ControlResponse:
-        self._metadata.update_brokers({broker.id: broker for broker in request.brokers})
+        if self._metadata.update_brokers({broker.id: broker for broker in request.brokers}):
+            self._replicas.brokers_changed()
         news = {state.topic for state in self._metadata.remove_topics(request.deleted_topics)}
         news.update(state.topic for state in self._metadata.apply(request.states))
         if news:

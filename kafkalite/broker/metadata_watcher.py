@@ -11,7 +11,8 @@ drops every watch at once: that is one full pass, not a storm.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.cluster.metadata import MetadataCache
@@ -44,8 +45,11 @@ class StateSink(Protocol):
     def apply_states(self, states: Sequence[PartitionState]) -> Awaitable[None]:
         """Lead, follow or stop as these states say, where they are newer than what is known."""
 
-    def topics_deleted(self, names: Iterable[str]) -> Awaitable[None]:
-        """These topics are no longer in ZooKeeper."""
+    def topics_deleted(self, topics: Mapping[str, uuid.UUID]) -> Awaitable[None]:
+        """These topics, with the ids by which they were known, are no longer in ZooKeeper."""
+
+    def brokers_changed(self) -> None:
+        """Brokers came, went or registered anew."""
 
 
 class MetadataWatcher:
@@ -173,6 +177,7 @@ class MetadataWatcher:
         changed = self._cache.update_brokers(live)
         if changed:
             log.info("live brokers are now %s (changed: %s)", sorted(live), sorted(changed))
+            self._sink.brokers_changed()
 
     async def _read_names(self) -> set[str]:
         """Notes which topics there are; returns the assignment znodes of new ones."""
@@ -182,9 +187,10 @@ class MetadataWatcher:
             self._assignments.pop(topic, None)
         if gone:
             log.info("topics no longer in ZooKeeper: %s", sorted(gone))
+            ids = {topic: self._cache.topic_id(topic) for topic in gone}
             self._cache.remove_topics(gone)
             self._news |= gone
-            await self._sink.topics_deleted(gone)
+            await self._sink.topics_deleted(ids)
         fresh = names - self._assignments.keys()
         for topic in fresh:
             self._assignments[topic] = topic_znodes.TopicAssignment(None, {})
@@ -219,7 +225,8 @@ class MetadataWatcher:
     async def _read_states(self, partitions: Sequence[TopicPartition]) -> None:
         for start in range(0, len(partitions), CHUNK):
             read = await gather(self._read_state(tp) for tp in partitions[start : start + CHUNK])
-            states = [state for state in read if state is not None]
+            # A deletion that still waits for a dead replica leaves the znodes: its topic must not come back by them.
+            states = [state for state in read if state is not None and not self._cache.is_forgotten(state.topic_id)]
             self._news.update(state.topic for state in self._cache.apply(states))
             await self._sink.apply_states(states)
 

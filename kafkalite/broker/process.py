@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import resource
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,9 +33,16 @@ def run(path: Path, overrides: Mapping[str, str]) -> int:
     except ConfigError as error:
         log.critical("%s", error)
         return 1
+    _raise_descriptor_limit()
     from twisted.internet import reactor
 
     return _Process(reactor, config).run()
+
+
+def _raise_descriptor_limit() -> None:
+    """Segments and connections need descriptors; a process starts with few of those that it may have."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class _Process:

@@ -83,10 +83,10 @@ class BrokerServer:
         await self._zk.start()
         await stores.prepare()
         cluster_id = await stores.brokers.cluster_id()
-        self.broker_id = await choose_broker_id(config, stores.brokers)
+        fs = OsFileSystem()
+        self.broker_id = await choose_broker_id(config, fs, stores.brokers)
         log.info("starting broker %d of cluster %s", self.broker_id, cluster_id)
 
-        fs = OsFileSystem()
         self._logs = LogManager(
             config.log_dirs, config.values, fs, self._clock, self._executor, self.broker_id, cluster_id
         )
@@ -137,7 +137,7 @@ class BrokerServer:
             self._topics.metadata_changed,
         )
         await self._config_watcher.start()
-        await self._logs.start()
+        await self._logs.start(await self._config_watcher.topic_configs())
         self._listen(Dispatcher(services))
         self._registration = Registration(self._zk, stores.brokers, self._broker(), self._registered, self.on_fatal)
         self._zk.add_listener(self._session_changed)
@@ -165,7 +165,7 @@ class BrokerServer:
         await self._controller.stop()
         self._topics.shutdown()
         await self._replicas.shutdown()
-        await self._logs.shutdown()
+        await self._logs.shutdown(self._control_plane.broker_epoch)
         await self._registration.stop()
         await self._control_server.stop()
         self._control_client.close()
@@ -181,12 +181,16 @@ class BrokerServer:
     def _listen(self, dispatcher: Dispatcher) -> None:
         self._control_server = ControlServer(self._reactor, self._control_plane.handle)
         self._server = KafkaServer(self._reactor, dispatcher, network_limits(self._config), self._executor)
+        self._config.dynamic.on_change(self._limits_changed)
         for endpoint in self._config.listeners:
             if endpoint.listener == CONTROL_PLANE_LISTENER:
                 port = self._control_server.listen(endpoint.host, endpoint.port)
             else:
                 port = self._server.listen(endpoint.host, endpoint.port, endpoint.listener)
             self._ports[endpoint.listener] = port
+
+    def _limits_changed(self, _: frozenset[str]) -> None:
+        self._server.limits = network_limits(self._config)
 
     def _broker(self) -> Broker:
         return Broker(self.broker_id, self._config.advertised_endpoints(self._ports), self._config.rack)

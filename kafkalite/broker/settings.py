@@ -23,7 +23,7 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
     Kafka's default for the socket buffers, 100 KB, holds large transfers back; the system's own sizing is used unless
     the configuration names a size.
     """
-    values = config.values
+    values = config.dynamic.values
 
     def buffer_size(name: str) -> int:
         return int(values[name]) if name in config.texts else -1
@@ -56,6 +56,7 @@ def replication_config(config: BrokerConfig, broker_id: int) -> ReplicationConfi
         replica_fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],
         replica_fetch_backoff_ms=values["replica.fetch.backoff.ms"],
         replica_socket_timeout_ms=values["replica.socket.timeout.ms"],
+        replica_high_watermark_checkpoint_interval_ms=values["replica.high.watermark.checkpoint.interval.ms"],
         replica_selector_class=values["replica.selector.class"] or "",
     )
 

@@ -33,6 +33,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.seen: list[ControlRequest] = []
+        self.broker_changes = 0
 
     async def become_leader_or_follower(self, request: LeaderAndIsr) -> ControlResponse:
         self.seen.append(request)
@@ -41,6 +42,9 @@ class Recorder:
     async def stop_replicas(self, request: StopReplica) -> ControlResponse:
         self.seen.append(request)
         return OK
+
+    def brokers_changed(self) -> None:
+        self.broker_changes += 1
 
     async def controlled_shutdown(self, request: ControlledShutdown) -> ControlResponse:
         self.seen.append(request)
@@ -76,6 +80,7 @@ def test_a_current_request_is_carried_out(index: int) -> None:
     if index == 1:
         assert plane.metadata.state(TopicPartition("t", 0)) == STATE
         assert sorted(plane.metadata.brokers) == [1]
+        assert plane.recorder.broker_changes == 1
         assert plane.news == [{"t"}]
     else:
         assert len(plane.recorder.seen) == 1

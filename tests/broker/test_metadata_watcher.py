@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
@@ -29,13 +29,17 @@ class RecordingSink:
 
     def __init__(self) -> None:
         self.states: list[PartitionState] = []
-        self.deleted: list[str] = []
+        self.deleted: dict[str, uuid.UUID] = {}
+        self.broker_changes = 0
 
     async def apply_states(self, states: Sequence[PartitionState]) -> None:
         self.states.extend(states)
 
-    async def topics_deleted(self, names: Iterable[str]) -> None:
-        self.deleted.extend(names)
+    async def topics_deleted(self, topics: Mapping[str, uuid.UUID]) -> None:
+        self.deleted.update(topics)
+
+    def brokers_changed(self) -> None:
+        self.broker_changes += 1
 
 
 class World:
@@ -117,6 +121,7 @@ def test_a_broker_that_goes_is_noticed(world: World) -> None:
     gone.expire_session()
     world.clock.advance(PACE)
     assert sorted(world.cache.brokers) == [2]
+    assert world.sink.broker_changes == 2
 
 
 def test_a_burst_of_events_is_one_pass(world: World) -> None:
@@ -152,7 +157,7 @@ def test_a_deleted_topic_is_forgotten_and_its_successor_starts_anew(world: World
     ):
         deferred(world.writer.delete(path))
     world.clock.advance(PACE)
-    assert world.sink.deleted == ["t"]
+    assert world.sink.deleted == {"t": FIRST}
     assert world.leader() is None
     world.topic(SECOND, 1)
     world.state(1, 0, 1)
@@ -181,3 +186,15 @@ def test_a_malformed_znode_hides_nothing_else(world: World) -> None:
     world.write(topic_path("broken"), b"{")
     deferred(world.watcher.start())
     assert world.leader() == 1
+
+
+def test_a_topic_that_waits_for_its_deletion_does_not_come_back(world: World) -> None:
+    world.topic(FIRST, 1)
+    world.state(1, 0, 1)
+    deferred(world.watcher.start())
+    world.cache.remove_topics(["t"])
+    world.sink.states.clear()
+    world.state(1, 1, 1)
+    world.clock.advance(PACE)
+    assert world.sink.states == []
+    assert world.leader() is None

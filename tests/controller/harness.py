@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
@@ -25,7 +24,6 @@ from kafkalite.zk.znodes import topics
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 T = TypeVar("T")
-logging.getLogger("kafkalite").setLevel(logging.CRITICAL)
 
 
 def run(work: Awaitable[T]) -> T:

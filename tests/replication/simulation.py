@@ -25,12 +25,10 @@ from kafkalite.replication.config import ReplicationConfig
 from kafkalite.replication.manager import ReplicaManager
 from kafkalite.replication.results import FetchParams, FetchResult, ProduceResult
 from kafkalite.replication.watch import FetchWatch
-from kafkalite.replication.zk_isr import ZkIsr
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.port import SessionState
 from kafkalite.zk.stores.isr import IsrStore
-from kafkalite.zk.stores.topics import TopicStore
 from kafkalite.zk.znodes import topics as znodes
 
 TOPIC_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
@@ -190,7 +188,7 @@ class SimBroker:
         self.sessions.clear()
         self.zk: MemoryZkClient = cluster.zookeeper.client()
         self.config = ReplicationConfig(self.id, rack=f"rack{self.id}", **cluster.config)
-        store = ZkIsr(IsrStore(self.zk), TopicStore(self.zk))
+        store = IsrStore(self.zk)
         self.manager = ReplicaManager(
             self.config, self.logs, self.metadata, store, self._connect, self._topic_config, cluster.clock
         )

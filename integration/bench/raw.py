@@ -6,6 +6,7 @@ import socket
 import struct
 from typing import Any
 
+from kafkalite.common.types import ZERO_UUID
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request
 from kafkalite.protocol.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest, encode_fetch_request
@@ -20,7 +21,6 @@ FETCH_VERSION = 11
 BATCH = struct.Struct(">qi")
 LAST_DELTA = struct.Struct(">i")
 LAST_DELTA_AT = 23
-COUNT_AT = 57
 BATCH_OVERHEAD = 12
 
 
@@ -74,8 +74,8 @@ def fetch_all(host: str, port: int, topic: str, partition: int, count: int) -> t
     offset = size = 0
     with RawConnection(host, port) as connection:
         while offset < count:
-            wanted = FetchPartition(topic, partition, offset, PARTITION_BYTES)
-            request = FetchRequest(CONSUMER_REPLICA_ID, 500, 1, RESPONSE_BYTES, [wanted])
+            wanted = FetchPartition(topic, ZERO_UUID, partition, fetch_offset=offset, max_bytes=PARTITION_BYTES)
+            request = FetchRequest(CONSUMER_REPLICA_ID, -1, 500, 1, RESPONSE_BYTES, 0, 0, -1, [wanted], [])
             answer = connection.roundtrip(ApiKey.FETCH, FETCH_VERSION, encode_fetch_request(FETCH_VERSION, request))
             records = _records(answer, len(topic))
             next_offset = _next_offset(records)

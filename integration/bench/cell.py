@@ -1,0 +1,112 @@
+"""What a cell of the bench is: a measurement that either side undergoes, and what is expected of the two results."""
+
+from __future__ import annotations
+
+import abc
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from integration.bench.side import Maker, Side
+
+_numbers = itertools.count(1)
+
+
+def fresh_topic(prefix: str) -> str:
+    """A name that this run has not used yet."""
+    return f"{prefix}-{next(_numbers)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One number that a cell yields.
+
+    ``at_least``/``at_most`` bound the ratio kafkalite / Kafka, ``limit`` bounds kafkalite's own figure from above;
+    without any of them the number is shown for information.
+    """
+
+    name: str
+    unit: str
+    at_least: float | None = None
+    at_most: float | None = None
+    limit: float | None = None
+
+    def target(self) -> str:
+        """The bounds in words."""
+        words = []
+        if self.at_least is not None:
+            words.append(f"≥ {self.at_least:g} ×")
+        if self.at_most is not None:
+            words.append(f"≤ {self.at_most:g} ×")
+        if self.limit is not None:
+            words.append(f"≤ {self.limit:g} {self.unit}")
+        return ", ".join(words)
+
+    def met(self, ours: float, theirs: float) -> bool | None:
+        """Whether all bounds are kept; ``None`` where there are none."""
+        if not self.target():
+            return None
+        ratio = ours / theirs if theirs else float("inf")
+        return (
+            (self.at_least is None or ratio >= self.at_least)
+            and (self.at_most is None or ratio <= self.at_most)
+            and (self.limit is None or ours <= self.limit)
+        )
+
+
+@dataclass(slots=True)
+class Figure:
+    """The medians of one metric of one cell."""
+
+    cell: Cell
+    metric: Metric
+    kafkalite: float
+    kafka: float
+
+    @property
+    def ratio(self) -> float:
+        """kafkalite / Kafka."""
+        return self.kafkalite / self.kafka if self.kafka else float("nan")
+
+
+class Cell:
+    """One measurement. ``group`` is the heading it stands under."""
+
+    name: str
+    title: str
+    group: str
+    metrics: Sequence[Metric]
+    rounds: int | None = None
+    """How many rounds at most, where a round is long."""
+
+    def figures(self, results: Mapping[str, Sequence[Mapping[str, float]]]) -> list[Figure]:
+        """The medians of each side's rounds."""
+        found = []
+        for metric in self.metrics:
+            values = {
+                side: [each[metric.name] for each in rounds if metric.name in each] for side, rounds in results.items()
+            }
+            if all(values.get(side) for side in ("kafkalite", "kafka")):
+                found.append(Figure(self, metric, median(values["kafkalite"]), median(values["kafka"])))
+        return found
+
+
+class ClusterCell(Cell, abc.ABC):
+    """A measurement on the cluster of three that a side keeps through the whole run."""
+
+    warm = False
+    """Whether a first round is thrown away: a JVM is slow until it has compiled."""
+
+    @abc.abstractmethod
+    def run(self, side: Side) -> dict[str, float]:
+        """Measure once."""
+
+
+class FreshCell(Cell, abc.ABC):
+    """A measurement that starts brokers of its own, while the clusters of the others are idle."""
+
+    @abc.abstractmethod
+    def run(self, maker: Maker, directory: Path) -> dict[str, float]:
+        """Measure once, in an empty directory."""

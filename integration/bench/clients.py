@@ -1,0 +1,49 @@
+"""Starting the client processes of :mod:`integration.bench.load` together and adding up what they did."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from integration.bench.side import Side
+
+Order = tuple[str, dict[str, Any]]
+"""Which client, and its arguments."""
+
+
+def run_clients(side: Side, orders: Sequence[Order], timeout: float = 180.0) -> tuple[list[dict[str, float]], float]:
+    """Run the clients at once: what each measured, and the CPU seconds of all brokers meanwhile."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "integration.bench.load", what, json.dumps(arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for what, arguments in orders
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            if process.stdout.readline().strip() != "ready":
+                raise RuntimeError("a client of the bench did not start")
+        before = side.cpu()
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("go\n")
+            process.stdin.flush()
+        results = []
+        for process in processes:
+            out, _ = process.communicate(timeout=timeout)
+            if process.returncode:
+                raise RuntimeError("a client of the bench failed")
+            results.append(json.loads(out))
+        return results, side.cpu() - before
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()

@@ -51,15 +51,30 @@ def test_topics(shared_cluster: LocalCluster) -> None:
     tool(shared_cluster, TOPICS, "--alter", "--topic", topic, "--partitions", "4")
     wait_for(lambda: Confluent().topics(bootstrap).get(topic) == 4, "clients see more partitions")
     wait_for(lambda: len(states(shared_cluster, topic, 4)) == 4, "they have leaders")
-    tool(shared_cluster, CONFIGS, "--entity-type", "topics", "--entity-name", topic, "--alter", "--add-config", "retention.ms=77000")
-    wait_for(lambda: Confluent().topic_config(bootstrap, topic)["retention.ms"] == "77000", "the configuration is obeyed")
+    tool(
+        shared_cluster,
+        CONFIGS,
+        "--entity-type",
+        "topics",
+        "--entity-name",
+        topic,
+        "--alter",
+        "--add-config",
+        "retention.ms=77000",
+    )
+    wait_for(
+        lambda: Confluent().topic_config(bootstrap, topic)["retention.ms"] == "77000", "the configuration is obeyed"
+    )
     tool(shared_cluster, TOPICS, "--delete", "--topic", topic)
     wait_for(lambda: topic not in Confluent().topics(bootstrap), "clients see it no more")
     wait_for(lambda: not zk_exists(shared_cluster, f"/brokers/topics/{topic}"), "its znode has gone")
     wait_for(lambda: not zk_exists(shared_cluster, f"/admin/delete_topics/{topic}"), "the request has gone")
     wait_for(
-        lambda: not any(
-            (shared_cluster.broker_dir(broker_id) / "data" / f"{topic}-0").exists() for broker_id in shared_cluster.broker_ids
+        lambda: (
+            not any(
+                (shared_cluster.broker_dir(broker_id) / "data" / f"{topic}-0").exists()
+                for broker_id in shared_cluster.broker_ids
+            )
         ),
         "its files have gone",
     )
@@ -84,7 +99,7 @@ def test_reassignment_and_preferred_election(shared_cluster: LocalCluster, tmp_p
         lambda: sorted(states(shared_cluster, topic, 1)[0]["isr"]) == [2, 3], "the replicas are 2 and 3", timeout=60
     )
     wait_for(lambda: not zk_exists(shared_cluster, "/admin/reassign_partitions"), "the request has gone")
-    assert "completed" in tool(shared_cluster, REASSIGN, "--verify", "--reassignment-json-file", str(file))
+    assert "is complete" in tool(shared_cluster, REASSIGN, "--verify", "--reassignment-json-file", str(file))
 
     file.write_text(json.dumps({"version": 1, "partitions": [{"topic": topic, "partition": 0, "replicas": [3, 2]}]}))
     tool(shared_cluster, REASSIGN, "--execute", "--reassignment-json-file", str(file))

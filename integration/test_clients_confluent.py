@@ -61,7 +61,14 @@ class Confluent(ClientAdapter):
                         raise KafkaException(record.error())
                     headers = tuple((name, value) for name, value in record.headers() or ())
                     read.append(
-                        Read(record.partition(), record.offset(), record.timestamp()[1], record.key(), record.value(), headers)
+                        Read(
+                            record.partition(),
+                            record.offset(),
+                            record.timestamp()[1],
+                            record.key(),
+                            record.value(),
+                            headers,
+                        )
                     )
         finally:
             consumer.close()
@@ -98,7 +105,9 @@ class Confluent(ClientAdapter):
 
     def set_topic_config(self, bootstrap: str, topic: str, name: str, value: str) -> None:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-        wait_all(admin(bootstrap).incremental_alter_configs([ConfigResource("topic", topic, incremental_configs=[entry])]))
+        wait_all(
+            admin(bootstrap).incremental_alter_configs([ConfigResource("topic", topic, incremental_configs=[entry])])
+        )
 
 
 @cache
@@ -135,7 +144,10 @@ class TestConfluent(ClientSuite):
         topic = self.topic(shared_cluster, "refused")
         for future, name in (
             (admin(shared_cluster.bootstrap).create_topics([NewTopic(topic, 1, 1)]), "TOPIC_ALREADY_EXISTS"),
-            (admin(shared_cluster.bootstrap).create_topics([NewTopic("x" + topic, 1, 9)]), "INVALID_REPLICATION_FACTOR"),
+            (
+                admin(shared_cluster.bootstrap).create_topics([NewTopic("x" + topic, 1, 9)]),
+                "INVALID_REPLICATION_FACTOR",
+            ),
             (admin(shared_cluster.bootstrap).create_topics([NewTopic("a b", 1, 1)]), "TOPIC_EXCEPTION"),
             (admin(shared_cluster.bootstrap).create_partitions([NewPartitions(topic, 2)]), "INVALID_PARTITIONS"),
             (admin(shared_cluster.bootstrap).delete_topics(["no-" + topic]), "UNKNOWN_TOPIC_OR_PART"),

@@ -22,7 +22,8 @@ class KafkaPython(ClientAdapter):
             bootstrap_servers=bootstrap, acks="all", linger_ms=5, compression_type=None if codec == "none" else codec
         )
         futures = [
-            producer.send(topic, item.value, item.key, list(item.headers), item.partition, item.timestamp) for item in items
+            producer.send(topic, item.value, item.key, list(item.headers), item.partition, item.timestamp)
+            for item in items
         ]
         producer.flush(TIMEOUT)
         for future in futures:
@@ -40,7 +41,9 @@ class KafkaPython(ClientAdapter):
             while len(read) < count:
                 assert time.monotonic() < deadline, f"only {len(read)} of {count} records came"
                 for records in consumer.poll(timeout_ms=500).values():
-                    read += [Read(r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records]
+                    read += [
+                        Read(r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in records
+                    ]
         finally:
             consumer.close()
         return read
@@ -61,7 +64,9 @@ class KafkaPython(ClientAdapter):
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int, config: Mapping[str, str]) -> None:
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:
-            admin.create_topics({topic: {"num_partitions": partitions, "replication_factor": factor, "configs": dict(config)}})
+            admin.create_topics(
+                {topic: {"num_partitions": partitions, "replication_factor": factor, "configs": dict(config)}}
+            )
 
     def add_partitions(self, bootstrap: str, topic: str, total: int) -> None:
         with KafkaAdminClient(bootstrap_servers=bootstrap) as admin:

@@ -21,7 +21,7 @@ from kafkalite.embedded.cluster import LocalCluster
 FLAGS = ("--deep-iteration", "--print-data-log")
 SUFFIXES = (".log", ".index", ".timeindex", ".snapshot")
 # Small segments and a dense index, so that there is something to see in few records.
-SMALL = {"segment.bytes": "40000", "index.interval.bytes": "1000", "segment.index.bytes": "4096"}
+SMALL = {"segment.bytes": "120000", "index.interval.bytes": "1000", "segment.index.bytes": "4096"}
 
 
 def assert_same_dump(files: Sequence[Path]) -> None:
@@ -36,7 +36,9 @@ def assert_same_dump(files: Sequence[Path]) -> None:
     )
     assert ours.returncode == 0, ours.stderr.decode()
     said = ours.stdout.decode(errors="surrogateescape")
-    difference = list(difflib.unified_diff(theirs.out.splitlines(), said.splitlines(), "DumpLogSegments", "dump-log", n=1))
+    difference = list(
+        difflib.unified_diff(theirs.out.splitlines(), said.splitlines(), "DumpLogSegments", "dump-log", n=1)
+    )
     assert not difference, "\n".join(difference[:40])
     for complaint in ("Mismatches in", "Non-secutive", "Found timestamp mismatch", "isvalid: false"):
         assert complaint not in theirs.out, theirs.out[-3000:]

@@ -102,12 +102,17 @@ def test_topic_command(shared_cluster: LocalCluster) -> None:
 def test_config_command(shared_cluster: LocalCluster) -> None:
     """Topic and broker configurations: add, describe, delete."""
     topic = create(shared_cluster, "config")
-    for entity in (["--entity-type", "topics", "--entity-name", topic], ["--entity-type", "brokers", "--entity-default"]):
+    for entity in (
+        ["--entity-type", "topics", "--entity-name", topic],
+        ["--entity-type", "brokers", "--entity-default"],
+    ):
         name = "max.message.bytes" if "topics" in entity else "message.max.bytes"
         tool(shared_cluster, CONFIGS, *entity, "--alter", "--add-config", f"{name}=2000012")
         wait_for(
-            lambda entity=entity, name=name: f"{name}=2000012"  # type: ignore[misc]
-            in " ".join(tool(shared_cluster, CONFIGS, *entity, "--describe")),
+            lambda entity=entity, name=name: (
+                f"{name}=2000012"  # type: ignore[misc]
+                in " ".join(tool(shared_cluster, CONFIGS, *entity, "--describe"))
+            ),
             f"{name} is set",
         )
         tool(shared_cluster, CONFIGS, *entity, "--alter", "--delete-config", name)
@@ -181,7 +186,9 @@ def test_reassignment_and_leader_election(shared_cluster: LocalCluster, tmp_path
     said = tool(shared_cluster, command, "--execute", "--reassignment-json-file", str(file))
     assert any("Successfully started partition reassignment" in line for line in said)
     wait_for(
-        lambda: "is completed" in " ".join(tool(shared_cluster, command, "--verify", "--reassignment-json-file", str(file))),
+        lambda: (
+            "is completed" in " ".join(tool(shared_cluster, command, "--verify", "--reassignment-json-file", str(file)))
+        ),
         "the partition has moved",
         timeout=60,
     )
@@ -200,7 +207,9 @@ def test_reassignment_and_leader_election(shared_cluster: LocalCluster, tmp_path
         "0",
     )
     wait_for(
-        lambda: "Leader: 3" in tool(shared_cluster, TOPICS, "--describe", "--topic", topic)[1], "broker 3 leads", timeout=30
+        lambda: "Leader: 3" in tool(shared_cluster, TOPICS, "--describe", "--topic", topic)[1],
+        "broker 3 leads",
+        timeout=30,
     )
     assert tool(shared_cluster, OFFSETS, "--topic", topic) == [f"{topic}:0:100"]
     read = tool(

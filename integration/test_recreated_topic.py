@@ -57,7 +57,9 @@ def test_no_old_data_and_no_stuck_epoch(make_cluster: ClusterFactory) -> None:
             return all(state["leader"] == 3 for state in partition_states(reader, topic, 2).values())
 
     wait_for(led_by_3, "broker 3 leads alone")
-    assert_same(items, wait_for(lambda: client.consume(cluster.address(3), topic, {0: 0, 1: 0}, len(items)), "it serves"))
+    assert_same(
+        items, wait_for(lambda: client.consume(cluster.address(3), topic, {0: 0, 1: 0}, len(items)), "it serves")
+    )
 
 
 def live(zookeeper: str) -> list[str]:

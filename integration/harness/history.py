@@ -215,7 +215,9 @@ class EpochWatcher(threading.Thread):
             if state["leader_epoch"] < last_epoch:
                 self.violations.append(f"leader epoch of {partition} fell from {last_epoch} to {state['leader_epoch']}")
             if state["leader_epoch"] == last_epoch and state["leader"] != last_leader:
-                self.violations.append(f"epoch {last_epoch} of {partition} had leaders {last_leader} and {state['leader']}")
+                self.violations.append(
+                    f"epoch {last_epoch} of {partition} had leaders {last_leader} and {state['leader']}"
+                )
             if last_leader not in (-1, state["leader"]):
                 self.leader_changes += 1
             self._leaders[partition] = (state["leader_epoch"], state["leader"])
@@ -249,12 +251,16 @@ def wait_in_sync(zookeeper: str, topic: str, partitions: int, replicas: int, tim
 def read_all(bootstrap: str, topic: str, partitions: int, timeout: float = 120.0) -> list[array[int]]:
     """Identities by offset, of the whole topic up to its high watermarks."""
     probe = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "log_level": 0})
-    ends = [probe.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1] for partition in range(partitions)]
+    ends = [
+        probe.get_watermark_offsets(TopicPartition(topic, partition), timeout=30)[1] for partition in range(partitions)
+    ]
     probe.close()
     reader = LoadReader(bootstrap, topic, partitions)
     reader.start()
     try:
-        wait_for(lambda: all(len(seen) >= end for seen, end in zip(reader.seen, ends, strict=True)), "all is read", timeout)
+        wait_for(
+            lambda: all(len(seen) >= end for seen, end in zip(reader.seen, ends, strict=True)), "all is read", timeout
+        )
     finally:
         reader.finish()
     assert reader.violations == []
@@ -262,7 +268,10 @@ def read_all(bootstrap: str, topic: str, partitions: int, timeout: float = 120.0
 
 
 def judge(
-    log: list[array[int]], producers: list[LoadProducer], readers: list[LoadReader], watchers: Mapping[str, EpochWatcher]
+    log: list[array[int]],
+    producers: list[LoadProducer],
+    readers: list[LoadReader],
+    watchers: Mapping[str, EpochWatcher],
 ) -> list[str]:
     """All that is wrong with a history, given the ``log`` as it stands at its end."""
     wrong: list[str] = []
@@ -281,7 +290,9 @@ def judge(
         for offset, identity in enumerate(records):
             producer, sequence = divmod(identity, 1 << SEQUENCE_BITS)
             if sequence <= last.get(producer, -1):
-                wrong.append(f"{partition}@{offset}: {name(identity)} after sequence {last[producer]} (twice, or reordered)")
+                wrong.append(
+                    f"{partition}@{offset}: {name(identity)} after sequence {last[producer]} (twice, or reordered)"
+                )
             last[producer] = sequence
         present: set[int] | None = None
         for producer in producers:  # type: ignore[assignment]
@@ -292,7 +303,9 @@ def judge(
                 if present is None:
                     present = set(records)
                 if identity not in present:
-                    wrong.append(f"{partition}@{offset}: acknowledged {name(identity)} is lost, there is {at(records, offset)}")
+                    wrong.append(
+                        f"{partition}@{offset}: acknowledged {name(identity)} is lost, there is {at(records, offset)}"
+                    )
                 elif offset >= 0:
                     wrong.append(f"{partition}@{offset}: acknowledged {name(identity)} stands elsewhere")
     return wrong

@@ -28,6 +28,7 @@ def assert_replicas_identical(cluster: LocalCluster, topic: str, partitions: int
     """Batch for batch, all replicas of all partitions have the same bytes. For a cluster that was stopped."""
     for partition in range(partitions):
         found = {
-            broker_id: log_bytes(partition_dir(cluster, broker_id, topic, partition)) for broker_id in cluster.broker_ids
+            broker_id: log_bytes(partition_dir(cluster, broker_id, topic, partition))
+            for broker_id in cluster.broker_ids
         }
         assert len(set(found.values())) == 1, f"{topic}-{partition}: (size, CRC) by broker {found}"

@@ -1,0 +1,201 @@
+"""Bad input of every kind: the right error or a closed connection, no memory lost, others served throughout.
+
+Short in `make test`; with KAFKALITE_SOAK=1 a million pieces. KAFKALITE_SEED repeats a run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import resource
+import selectors
+import socket
+import struct
+import threading
+import time
+
+import psutil
+import pytest
+
+from integration.conftest import ClusterFactory
+from integration.harness.clients import fresh_topic
+from integration.harness.garbage import batch, fetch_body, garbage, produce_body
+from integration.harness.history import LoadProducer, LoadReader, judge, partition_states, read_all, wait_in_sync
+from integration.harness.wait import wait_for
+from integration.harness.wire import API_VERSIONS, FETCH, PRODUCE, Cursor, Wire, leaders
+from integration.test_clients_confluent import Confluent
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.znodes import ZnodeReader
+
+SOAK = os.environ.get("KAFKALITE_SOAK") == "1"
+PIECES = 1_000_000 if SOAK else 20_000
+GROWTH = 64 * 1024 * 1024
+MAX_GAP = 10.0
+CORRUPT_MESSAGE, UNKNOWN_TOPIC, NOT_LEADER, MESSAGE_TOO_LARGE, UNSUPPORTED_VERSION = 2, 3, 6, 10, 35
+INVALID_REQUIRED_ACKS, OFFSET_OUT_OF_RANGE, INVALID_RECORD = 21, 1, 87
+
+
+def produce_error(wire: Wire, body: bytes, version: int = 7) -> int:
+    """The error code of one partition's answer."""
+    cursor = Cursor(wire.call(PRODUCE, version, body))
+    assert cursor.take("i") == 1
+    cursor.text()
+    _, _, error = cursor.take("iih")
+    return int(error)
+
+
+def fetch_error(wire: Wire, body: bytes) -> int:
+    """The error code of one partition's answer."""
+    cursor = Cursor(wire.call(FETCH, 4, body))
+    cursor.take("ii")
+    cursor.text()
+    _, _, error = cursor.take("iih")
+    return int(error)
+
+
+def test_errors_by_name(shared_cluster: LocalCluster) -> None:
+    """What is wrong in one way is answered with just that error, and the connection goes on."""
+    topic = fresh_topic("bad")
+    Confluent().create_topic(shared_cluster.bootstrap, topic, 1, 3, {"max.message.bytes": "2000"})
+    wait_in_sync(shared_cluster.zookeeper, topic, 1, 3)
+    with Wire(shared_cluster.address(1)) as wire:
+        leader = wait_for(lambda: leaders(wire, topic).get(0, -1) > 0 and leaders(wire, topic)[0], "a leader")
+    follower = next(broker_id for broker_id in shared_cluster.broker_ids if broker_id != leader)
+    good = batch([b"value"])
+    flipped = good[:-3] + bytes([good[-3] ^ 1]) + good[-2:]
+    with Wire(shared_cluster.address(leader)) as wire:
+        assert produce_error(wire, produce_body(topic, 0, good)) == 0
+        assert produce_error(wire, produce_body(topic, 0, batch([b"value"], crc=12345))) == CORRUPT_MESSAGE
+        assert produce_error(wire, produce_body(topic, 0, flipped)) == CORRUPT_MESSAGE
+        assert produce_error(wire, produce_body(topic, 0, batch([bytes(3000)]))) == MESSAGE_TOO_LARGE
+        assert produce_error(wire, produce_body(topic, 7, good)) == UNKNOWN_TOPIC
+        assert produce_error(wire, produce_body("no-" + topic, 0, good)) == UNKNOWN_TOPIC
+        assert produce_error(wire, produce_body(topic, 0, good, acks=5)) == INVALID_REQUIRED_ACKS
+        assert produce_error(wire, produce_body(topic, 0, good[:-4])) in (CORRUPT_MESSAGE, INVALID_RECORD)
+        assert fetch_error(wire, fetch_body(topic, 0, 99)) == OFFSET_OUT_OF_RANGE
+        assert fetch_error(wire, fetch_body(topic, 9, 0)) == UNKNOWN_TOPIC
+        assert Cursor(wire.call(API_VERSIONS, 99, b"")).take("h") == UNSUPPORTED_VERSION
+        assert produce_error(wire, produce_body(topic, 0, good)) == 0
+    with Wire(shared_cluster.address(follower)) as wire:
+        assert produce_error(wire, produce_body(topic, 0, good)) == NOT_LEADER
+    for api_key, version in ((9999, 0), (3, 99), (-1, 0)):
+        with Wire(shared_cluster.address(leader)) as wire, pytest.raises(OSError):
+            wire.call(api_key, version, b"")
+    with Wire(shared_cluster.address(leader)) as wire, pytest.raises(OSError):
+        wire.socket.sendall(struct.pack(">i", 1 << 30))
+        wire.receive()
+
+
+def test_a_flood_of_garbage(make_cluster: ClusterFactory) -> None:
+    """Brokers live, grow by less than 64 MB, and serve a healthy producer and reader throughout."""
+    seed = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(1 << 31))
+    print(f"KAFKALITE_SEED={seed}", flush=True)
+    cluster = make_cluster(3)
+    topic, target = fresh_topic("healthy"), fresh_topic("target")
+    for name in (topic, target):
+        Confluent().create_topic(
+            cluster.bootstrap, name, 3, 3, {"segment.bytes": "1048576", "retention.bytes": "2097152"}
+        )
+        wait_in_sync(cluster.zookeeper, name, 3, 3)
+    producer, reader = LoadProducer(cluster.bootstrap, topic, 3, 200.0), LoadReader(cluster.bootstrap, topic, 3)
+    producer.start()
+    reader.start()
+    wait_for(lambda: producer.acknowledged > 400, "the healthy producer is served")
+    for broker_id in cluster.broker_ids:
+        throw(cluster.address(broker_id), seed, 1000, target)  # what every broker needs once, it has now
+    before = {broker_id: rss(cluster, broker_id) for broker_id in cluster.broker_ids}
+    throwers = [
+        threading.Thread(target=throw, args=(cluster.address(broker_id), seed + broker_id, PIECES // 3, target))
+        for broker_id in cluster.broker_ids
+    ]
+    producer.longest_gap = 0.0
+    acknowledged = producer.acknowledged
+    for thrower in throwers:
+        thrower.start()
+    for thrower in throwers:
+        thrower.join()
+    assert all(cluster.is_alive(broker_id) for broker_id in cluster.broker_ids)
+    growth = {broker_id: rss(cluster, broker_id) - before[broker_id] for broker_id in cluster.broker_ids}
+    print(
+        f"memory grew by {[f'{size / 1e6:.0f} MB' for size in growth.values()]}, longest gap {producer.longest_gap:.2f} s"
+    )
+    wait_for(lambda: producer.acknowledged > acknowledged + 200, "the healthy producer is served still")
+    producer.finish()
+    assert producer.failures == []
+    assert producer.longest_gap < MAX_GAP
+    log = read_all(cluster.bootstrap, topic, 3)
+    reader.finish()
+    assert judge(log, [producer], [reader], {}) == []
+    assert max(growth.values()) < GROWTH, growth
+
+
+def rss(cluster: LocalCluster, broker_id: int) -> int:
+    """Resident memory of a broker."""
+    return int(psutil.Process(cluster.pid(broker_id)).memory_info().rss)
+
+
+def throw(address: str, seed: int, count: int, topic: str) -> None:
+    """Send bad input over ever new connections, reading what comes back only to be rid of it."""
+    host, _, port = address.rpartition(":")
+    chance = random.Random(seed)
+    connection: socket.socket | None = None
+    for piece in garbage(seed, count, topic):
+        if connection is None:
+            connection = socket.create_connection((host, int(port)), timeout=30)
+        try:
+            connection.sendall(piece)
+            drain(connection)
+        except OSError:
+            connection.close()
+            connection = None
+            continue
+        if chance.random() < 0.1:
+            if chance.random() < 0.5:  # a reset instead of an orderly end
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+            connection = None
+    if connection is not None:
+        connection.close()
+
+
+def drain(connection: socket.socket) -> None:
+    """Read what is there. Raises ``OSError`` where the broker has closed the connection."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        while selector.select(0):
+            if not connection.recv(65536):
+                raise ConnectionError("closed")
+
+
+@pytest.mark.kafkalite_only
+def test_full_disk(make_cluster: ClusterFactory) -> None:
+    """A log directory that takes no more bytes goes offline; the broker lives, others lead, nothing is lost."""
+    cluster = make_cluster(3, start=False)
+    directory = cluster.broker_dir(1)
+    cluster.override_broker(1, {"log.dirs": f"{directory / 'data'},{directory / 'more'}"})
+    cluster.start()
+    topic = fresh_topic("full")
+    Confluent().create_topic(cluster.bootstrap, topic, 3, 3, {})
+    wait_in_sync(cluster.zookeeper, topic, 3, 3)
+    producer = LoadProducer(cluster.bootstrap, topic, 3, 2000.0)
+    producer.start()
+    wait_for(lambda: producer.acknowledged > 1000, "records are acknowledged")
+    # No file of broker 1 may grow beyond this: to the process it looks like a disk that is full.
+    limit = max(path.stat().st_size for path in directory.rglob("*.log") if path.name != "broker.log") + 100_000
+    resource.prlimit(cluster.pid(1), resource.RLIMIT_FSIZE, (limit, limit))
+
+    def led_by_others() -> bool:
+        with ZnodeReader(cluster.zookeeper) as reader:
+            states = partition_states(reader, topic, 3).values()
+        return any(1 not in state["isr"] for state in states) and all(state["leader"] > 0 for state in states)
+
+    wait_for(led_by_others, "others lead", 60)
+    before = producer.acknowledged
+    wait_for(lambda: producer.acknowledged > before + 3000, "records are acknowledged still", 60)
+    producer.finish()
+    log = read_all(cluster.bootstrap, topic, 3)
+    assert judge(log, [producer], [], {}) == []
+    time.sleep(0.5)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        assert psutil.Process(cluster.pid(1)).status() != psutil.STATUS_ZOMBIE

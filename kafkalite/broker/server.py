@@ -144,6 +144,8 @@ class BrokerServer:
         await self._registration.start()
         await self._watcher.start()
         self._controller.start()
+        # Not sooner: whoever asked would be told of a cluster without brokers and topics, and clients believe that.
+        self._server.open()
         log.info("broker %d serves on %s", self.broker_id, self._ports)
 
     async def stop(self) -> None:
@@ -186,7 +188,7 @@ class BrokerServer:
             if endpoint.listener == CONTROL_PLANE_LISTENER:
                 port = self._control_server.listen(endpoint.host, endpoint.port)
             else:
-                port = self._server.listen(endpoint.host, endpoint.port, endpoint.listener)
+                port = self._server.bind(endpoint.host, endpoint.port, endpoint.listener)
             self._ports[endpoint.listener] = port
 
     def _limits_changed(self, _: frozenset[str]) -> None:

@@ -20,8 +20,11 @@ ACCEPT_PAUSE = 1.0
 """Seconds without accepting after the process ran out of descriptors."""
 
 
-def open_socket(host: str, port: int, backlog: int) -> socket.socket:
-    """A socket that listens. Raises :class:`StartupError` with what to do."""
+def bind_socket(host: str, port: int) -> socket.socket:
+    """A socket that has its address but does not listen yet: whoever connects is refused.
+
+    Raises :class:`StartupError` with what to do.
+    """
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
@@ -31,14 +34,25 @@ def open_socket(host: str, port: int, backlog: int) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
-        sock.listen(backlog)
     except (OSError, OverflowError) as error:
         sock.close()
-        raise StartupError(
-            f"cannot listen on {host or '0.0.0.0'}:{port}: {error}; stop what uses the port or change 'listeners'"
-        ) from None
-    sock.setblocking(False)
+        raise _cannot_listen(f"{host or '0.0.0.0'}:{port}", error) from None
     return sock
+
+
+def open_socket(sock: socket.socket, backlog: int) -> None:
+    """Let a bound socket listen. Raises :class:`StartupError` where another got hold of the port meanwhile."""
+    try:
+        sock.listen(backlog)
+    except OSError as error:
+        host, port = sock.getsockname()[:2]
+        sock.close()
+        raise _cannot_listen(f"{host}:{port}", error) from None
+    sock.setblocking(False)
+
+
+def _cannot_listen(address: str, error: Exception) -> StartupError:
+    return StartupError(f"cannot listen on {address}: {error}; stop what uses the port or change 'listeners'")
 
 
 class Listener:

@@ -23,7 +23,7 @@ from kafkalite.common.types import FileRegion
 from kafkalite.network.complaints import Complaints
 from kafkalite.network.connection import Connection
 from kafkalite.network.heap import give_back
-from kafkalite.network.listener import Listener, open_socket
+from kafkalite.network.listener import Listener, bind_socket, open_socket
 from kafkalite.network.output import is_resident, read_ahead
 from kafkalite.network.request import ConnectionInfo, RequestHandler
 from kafkalite.protocol.memory import FramePool
@@ -86,6 +86,7 @@ class KafkaServer:
         self.outstanding = 0
         self.is_stopping = False
         self._executor = executor
+        self._bound: list[tuple[socket.socket, str]] = []
         self._listeners: list[Listener] = []
         self._connections: set[Connection] = set()
         self._per_ip: Counter[str] = Counter()
@@ -101,13 +102,27 @@ class KafkaServer:
 
     # Listeners and connections.
 
-    def listen(self, host: str, port: int, listener: str = "PLAINTEXT") -> int:
-        """Open a listener; ``port`` 0 takes a free one. Returns the port. Raises :class:`StartupError`."""
-        opened = Listener(self, open_socket(host, port, self.limits.backlog), listener)
-        self._listeners.append(opened)
+    def bind(self, host: str, port: int, listener: str = "PLAINTEXT") -> int:
+        """Take a port (0: a free one) without listening yet, and return it. Raises :class:`StartupError`."""
+        sock = bind_socket(host, port)
+        self._bound.append((sock, listener))
+        bound: int = sock.getsockname()[1]
+        return bound
+
+    def open(self) -> None:
+        """Accept connections on all that :meth:`bind` took. Raises :class:`StartupError`."""
+        bound, self._bound = self._bound, []
+        for sock, listener in bound:
+            open_socket(sock, self.limits.backlog)
+            self._listeners.append(Listener(self, sock, listener))
         if self._sweeper is None:
             self._plan_sweep()
-        return opened.port
+
+    def listen(self, host: str, port: int, listener: str = "PLAINTEXT") -> int:
+        """:meth:`bind` and :meth:`open` in one."""
+        bound = self.bind(host, port, listener)
+        self.open()
+        return bound
 
     @property
     def connections(self) -> int:
@@ -253,6 +268,8 @@ class KafkaServer:
         if self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
+        for sock, _ in self._bound:
+            sock.close()
         for listener in self._listeners:
             listener.close()
         for connection in list(self._connections):

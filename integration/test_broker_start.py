@@ -1,0 +1,66 @@
+"""A starting broker answers nobody before it knows the cluster: clients believe what they are told."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+
+from integration.conftest import ClusterFactory
+from integration.faults.cluster import is_registered
+from integration.harness.wait import wait_for
+from kafkalite.common.errors import StartupError
+from kafkalite.embedded.probe import ClusterView, ask
+from kafkalite.network.listener import bind_socket, open_socket
+
+
+def test_bound_is_not_yet_open() -> None:
+    """A port that is taken, but where nobody is let in."""
+    sock = bind_socket("127.0.0.1", 0)
+    port = sock.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port))
+    open_socket(sock, 5)
+    with socket.create_connection(("127.0.0.1", port)), pytest.raises(StartupError, match=str(port)):
+        bind_socket("127.0.0.1", port)
+    sock.close()
+
+
+def test_a_port_that_another_took_meanwhile() -> None:
+    """Both could bind, only one can listen."""
+    first = bind_socket("127.0.0.1", 0)
+    port = first.getsockname()[1]
+    second = bind_socket("127.0.0.1", port)
+    open_socket(first, 5)
+    with pytest.raises(StartupError, match=f"cannot listen on 127.0.0.1:{port}"):
+        open_socket(second, 5)
+    first.close()
+
+
+@pytest.mark.kafkalite_only
+def test_the_first_answer_is_the_truth(make_cluster: ClusterFactory) -> None:
+    """Restarted after ``kill -9`` while its old session stands: refused connections, then the whole cluster."""
+    cluster = make_cluster(2, {"zookeeper.session.timeout.ms": "2000", "zookeeper.session.guardian.enable": "false"})
+    host, _, port = cluster.address(2).rpartition(":")
+    for _ in range(3):
+        cluster.kill_broker(2)
+        assert is_registered(cluster, 2)
+        views: list[ClusterView] = []
+        done = threading.Event()
+
+        def watch(views: list[ClusterView] = views, done: threading.Event = done) -> None:
+            while not done.is_set():
+                try:
+                    views.append(ask(host, int(port)))
+                except OSError:
+                    time.sleep(0.002)
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        cluster.start_broker(2, wait=False)
+        wait_for(lambda views=views: len(views) > 20, "broker 2 answers")  # type: ignore[misc]
+        done.set()
+        watcher.join()
+        assert [view for view in views if set(view.brokers) != {1, 2}] == []

@@ -230,9 +230,10 @@ class Verifier:
         return {partition: self._end(partition) for partition in range(len(self._position))}
 
     def _end(self, partition: int) -> int:
-        def ask() -> tuple[int, ...]:
+        def ask() -> tuple[int]:
             try:
-                return self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5.0)[1:]
+                low_and_high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5.0)
+                return (int(low_and_high[1]),)
             except KafkaException as error:  # a preferred leader may just be coming back
                 raise LookupError(str(error)) from error
 

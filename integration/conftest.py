@@ -1,6 +1,6 @@
 """Fixtures of the integration tests: clusters of real processes on free ports of 127.0.0.1.
 
-``KAFKALITE_TEST_BROKER=kafka`` runs the same tests against Apache Kafka 3.9.1 in ZooKeeper mode, which proves the tests.
+``KAFKALITE_TEST_BROKER=kafka`` runs the same tests against Apache Kafka 3.9.1 in ZooKeeper mode, which proves them.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from integration.harness.records import Item, Read
 from kafkalite.embedded.cluster import LocalCluster
 
 TIMEOUT = 30.0
+QUIET = {"log_level": 0}
+"""Brokers come and go in these tests; the client need not tell."""
 
 
 class Confluent(ClientAdapter):
@@ -31,6 +33,7 @@ class Confluent(ClientAdapter):
                 "enable.idempotence": self.idempotent,
                 "linger.ms": 5,
                 "batch.num.messages": 200,
+                **QUIET,
             }
         )
         errors: list[Any] = []
@@ -49,7 +52,7 @@ class Confluent(ClientAdapter):
         assert errors == []
 
     def consume(self, bootstrap: str, topic: str, starts: Mapping[int, int], count: int) -> list[Read]:
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, **QUIET})
         read: list[Read] = []
         try:
             consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
@@ -75,13 +78,13 @@ class Confluent(ClientAdapter):
         return read
 
     def offset_for_time(self, bootstrap: str, topic: str, partition: int, timestamp: int) -> int | None:
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", **QUIET})
         [found] = consumer.offsets_for_times([TopicPartition(topic, partition, timestamp)], timeout=TIMEOUT)
         consumer.close()
         return found.offset if found.offset >= 0 else None
 
     def end_offset(self, bootstrap: str, topic: str, partition: int) -> int:
-        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", **QUIET})
         _, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT)
         consumer.close()
         return int(high)
@@ -113,7 +116,7 @@ class Confluent(ClientAdapter):
 @cache
 def admin(bootstrap: str) -> AdminClient:
     """An admin client; kept, because its futures fail where it goes first."""
-    return AdminClient({"bootstrap.servers": bootstrap})
+    return AdminClient({"bootstrap.servers": bootstrap, **QUIET})
 
 
 def wait_all(futures: Mapping[Any, Any]) -> None:

@@ -16,6 +16,7 @@ from integration.harness.clients import fresh_topic
 from integration.harness.history import partition_states, wait_in_sync
 from integration.harness.wait import wait_for
 from integration.harness.wire import Wire, leaders
+from kafkalite.cluster.model import CONTROL_PLANE_LISTENER
 from kafkalite.embedded.znodes import ZnodeReader
 
 CHANGES = 20
@@ -47,7 +48,7 @@ def black_hole() -> Iterator[int]:
 def test_metadata_of_a_cut_off_broker(make_cluster: ClusterFactory, black_hole: int) -> None:
     """Over 20 leader changes, broker 3 knows each new leader within a second of its standing in ZooKeeper."""
     cluster = make_cluster(3, start=False)
-    advertised = f"PLAINTEXT://{cluster.address(3)},CONTROL://127.0.0.1:{black_hole}"
+    advertised = f"PLAINTEXT://{cluster.address(3)},{CONTROL_PLANE_LISTENER}://127.0.0.1:{black_hole}"
     cluster.override_broker(3, {"advertised.listeners": advertised})
     cluster.start()
     topic = fresh_topic("cut")

@@ -10,8 +10,9 @@ import pytest
 
 from integration.harness.clients import fresh_topic
 from integration.harness.java import KAFKA_3_9, run_tool
-from integration.harness.records import CODECS
+from integration.harness.records import CODECS, make_items
 from integration.harness.wait import wait_for
+from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
@@ -151,7 +152,7 @@ def test_producer_and_consumer_performance(shared_cluster: LocalCluster) -> None
 def test_get_offset_shell_by_time(shared_cluster: LocalCluster) -> None:
     """Earliest, latest, greatest timestamp, and none for the future."""
     topic = create(shared_cluster, "offsets")
-    tool(shared_cluster, PRODUCER, "--topic", topic, stdin="".join(f"{n}\n" for n in range(10)))
+    Confluent().produce(shared_cluster.bootstrap, topic, make_items(4, 10, 1))  # one millisecond apart
     for time, offset in (("-2", "0"), ("-1", "10"), ("-3", "9"), ("1", "0"), ("99999999999999", "")):
         assert tool(shared_cluster, OFFSETS, "--topic", topic, "--time", time) == [f"{topic}:0:{offset}"]
 

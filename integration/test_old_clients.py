@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from integration.harness.clients import fresh_topic
-from integration.harness.java import KAFKA_0_8, KAFKA_0_10, KAFKA_3_9, Peer, run_tool
+from integration.harness.java import KAFKA_0_8, KAFKA_0_10, KAFKA_3_9, run_tool
+from integration.harness.peers import Peer
 from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
 

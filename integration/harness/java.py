@@ -15,8 +15,13 @@ __all__ = ["KAFKA_0_8", "KAFKA_0_10", "KAFKA_2_8", "KAFKA_3_9", "Result", "kafka
 TOOL_HEAP = "-Xmx256m"
 # A tool lives for a second or two on a busy machine: the cheap compiler and the cheap collector start it fastest.
 TOOL_FLAGS = (TOOL_HEAP, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
-LOG4J = "log4j.rootLogger=WARN, out\nlog4j.appender.out=org.apache.log4j.ConsoleAppender\nlog4j.appender.out.Target=System.err\n"
-LOG4J += "log4j.appender.out.layout=org.apache.log4j.PatternLayout\nlog4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n\n"
+LOG4J = """\
+log4j.rootLogger=WARN, out
+log4j.appender.out=org.apache.log4j.ConsoleAppender
+log4j.appender.out.Target=System.err
+log4j.appender.out.layout=org.apache.log4j.PatternLayout
+log4j.appender.out.layout.ConversionPattern=%d %p %m (%c)%n
+"""
 
 
 class Result:
@@ -51,7 +56,10 @@ def run_tool(
     check: bool = True,
     heap: str = TOOL_HEAP,
 ) -> Result:
-    """Run ``main`` of ``peer`` with ``arguments``. Raises ``AssertionError`` with its output where it fails and ``check`` is set."""
+    """Run ``main`` of ``peer`` with ``arguments``.
+
+    Raises ``AssertionError`` with its output where it fails and ``check`` is set.
+    """
     data = stdin.encode() if isinstance(stdin, str) else stdin
     flags = (heap, *TOOL_FLAGS[1:])
     command = [java(), *flags, f"-Dlog4j.configuration=file:{_log4j('WARN')}", "-cp", classpath(peer), main, *arguments]

@@ -11,7 +11,7 @@ CLIENT_ID = b"wire"
 
 
 class Wire:
-    """One connection. Headers are version 1 (client id, no tagged fields): enough for versions before the flexible ones."""
+    """One connection. Headers are version 1 (client id, no tagged fields): for versions before the flexible ones."""
 
     def __init__(self, address: str, timeout: float = 10.0) -> None:
         host, _, port = address.rpartition(":")

@@ -1,6 +1,6 @@
 """What the commands that talk to a cluster share: the bootstrap flags, the clients made of them, tables and JSON.
 
-Answers to: ``org.apache.kafka.server.util.CommandLineUtils`` and ``--command-config``. Reactor shell (client libraries).
+Answers to: ``org.apache.kafka.server.util.CommandLineUtils`` and ``--command-config``. Reactor shell.
 """
 
 from __future__ import annotations

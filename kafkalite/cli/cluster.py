@@ -64,10 +64,8 @@ def start(args: argparse.Namespace) -> int:
     # A handler instead of an exception, so that SIGTERM in the middle of starting still ends what was started.
     signal.signal(signal.SIGTERM, lambda *_: stopped.set() if cluster.is_ready else interrupt())
     cluster.start()
-    print(
-        f"{args.brokers} brokers at {cluster.bootstrap}, ZooKeeper at {cluster.zookeeper} ({args.dir / 'cluster.json'})",
-        flush=True,
-    )
+    where = args.dir / "cluster.json"
+    print(f"{args.brokers} brokers at {cluster.bootstrap}, ZooKeeper at {cluster.zookeeper} ({where})", flush=True)
     if args.detach:
         return 0
     try:
@@ -131,7 +129,6 @@ def status(args: argparse.Namespace) -> int:
         print(f"zookeeper {state['zookeeper']}")
         for entry in brokers:
             mark = ", controller" if entry["id"] == controller else ""
-            print(
-                f"broker {entry['id']} {entry['host']}:{entry['port']} pid {entry['pid']} {entry['status']}{mark} ({os.path.relpath(entry['dir'])})"
-            )
+            address, where = f"{entry['host']}:{entry['port']}", os.path.relpath(str(entry["dir"]))
+            print(f"broker {entry['id']} {address} pid {entry['pid']} {entry['status']}{mark} ({where})")
     return 0 if all(entry["status"] == "running" for entry in brokers) else 1

@@ -1,6 +1,7 @@
 """``kafkalite delete-records``: delete the records of partitions below given offsets.
 
-Answers to: ``bin/kafka-delete-records.sh``, ``org.apache.kafka.tools.DeleteRecordsCommand`` (3.9). Reactor shell (client library).
+Answers to: ``bin/kafka-delete-records.sh``, ``org.apache.kafka.tools.DeleteRecordsCommand`` (3.9).
+Reactor shell (client library).
 """
 
 from __future__ import annotations

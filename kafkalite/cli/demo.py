@@ -68,10 +68,8 @@ def play(cluster: Any, limit: int) -> bool:
     before = settled_states(cluster)
     show_states("   as it stands in ZooKeeper", before)
 
-    rows = count_rows() if not limit else limit
-    say(
-        f"3. {rows:,} flights that left New York in 2013, keyed by tail number, acks=all; two consumers, three partitions each"
-    )
+    rows = limit or count_rows()
+    say(f"3. {rows:,} flights that left New York in 2013, keyed by tail number, acks=all; two consumers")
     readers = [Reader(cluster.bootstrap, range(first, PARTITIONS, 2)) for first in (0, 1)]
     for reader in readers:
         reader.start()
@@ -80,9 +78,8 @@ def play(cluster: Any, limit: int) -> bool:
     writer.start()
     while writer.sent < rows // 2 and writer.is_alive():
         progress(writer, readers, rows)
-    say(
-        f"   kill -9: broker {victim}, leader of {TOPIC}-0 (pid {cluster.pid(victim)}), after {writer.ledger.count:,} acknowledged records"
-    )
+    pid, acknowledged = cluster.pid(victim), writer.ledger.count
+    say(f"   kill -9: broker {victim}, leader of {TOPIC}-0 (pid {pid}), after {acknowledged:,} acknowledged records")
     cluster.kill_broker(victim)
     killed = time.monotonic()
     after = wait_until_led_elsewhere(cluster, victim, lambda: progress(writer, readers, rows))
@@ -90,9 +87,8 @@ def play(cluster: Any, limit: int) -> bool:
     show_states("   as it stands in ZooKeeper", after)
     while writer.is_alive():
         progress(writer, readers, rows)
-    say(
-        f"   all sent: {writer.ledger.count:,} acknowledged, longest gap between two acknowledgements {writer.longest_gap:.2f} s"
-    )
+    gap = writer.longest_gap
+    say(f"   all sent: {writer.ledger.count:,} acknowledged, longest gap between two acknowledgements {gap:.2f} s")
 
     say("4. Did the consumers get every acknowledged record?")
     deadline = time.monotonic() + READ_TIMEOUT
@@ -248,9 +244,8 @@ def judge(writer: Writer, readers: list[Reader], rows: int) -> bool:
     if good:
         say("   every acknowledged record was read, once, unchanged and in order: nothing was lost")
     else:
-        say(
-            f"   FAILED: {missing} acknowledged records missing or changed, {disorder} out of order, {len(writer.failed)} errors {writer.failed[:3]}"
-        )
+        errors = f"{len(writer.failed)} errors {writer.failed[:3]}"
+        say(f"   FAILED: {missing} acknowledged records missing or changed, {disorder} out of order, {errors}")
     return good
 
 

@@ -1,6 +1,7 @@
 """``kafkalite elect``: elect preferred or unclean leaders.
 
-Answers to: ``bin/kafka-leader-election.sh``, ``org.apache.kafka.tools.LeaderElectionCommand`` (3.9). Reactor shell (client library).
+Answers to: ``bin/kafka-leader-election.sh``, ``org.apache.kafka.tools.LeaderElectionCommand`` (3.9).
+Reactor shell (client library).
 """
 
 from __future__ import annotations

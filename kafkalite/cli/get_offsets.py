@@ -1,6 +1,7 @@
 """``kafkalite get-offsets``: the first, last or other offsets of partitions.
 
-Answers to: ``bin/kafka-get-offsets.sh``, ``org.apache.kafka.tools.GetOffsetShell`` (3.9). Reactor shell (client library).
+Answers to: ``bin/kafka-get-offsets.sh``, ``org.apache.kafka.tools.GetOffsetShell`` (3.9).
+Reactor shell (client library).
 """
 
 from __future__ import annotations

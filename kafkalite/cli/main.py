@@ -1,9 +1,10 @@
-"""The ``kafkalite`` command: a table of subcommands, each in a module of its own that is imported only when it is asked for.
+"""The ``kafkalite`` command: a table of subcommands, each in a module that is imported only when it is asked for.
 
 Answers to: the ``bin/kafka-*.sh`` scripts. Reactor shell (it starts everything else).
 
-A command module offers ``add_parser(subparsers)``, which adds its parser, and ``run(args) -> int``, which does the work and
-returns the exit code. What goes wrong for a reason that the user can change is raised and becomes one line on standard error.
+A command module offers ``add_parser(subparsers)``, which adds its parser, and ``run(args) -> int``, which does the work
+and returns the exit code. What goes wrong for a reason that the user can change is raised and becomes one line on
+standard error.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class UsageError(Exception):
 
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:
-    """The parser of ``kafkalite``, with the flags of ``command`` alone so that no other command's imports are paid for."""
+    """The parser of ``kafkalite`` with the flags of ``command`` alone: no other command's imports are paid for."""
     parser = argparse.ArgumentParser(
         prog="kafkalite", description="The classic, ZooKeeper-coordinated Kafka, in Python."
     )
@@ -87,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of a pipe went away (``| head``): what it wanted it has. Python flushes once more at exit: let that go nowhere.
+        # The reader of a pipe (``| head``) has what it wanted. Python flushes once more at exit: let that go nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ApiError, ConfigError, StartupError, OSError, ValueError) as error:

@@ -1,6 +1,7 @@
 """``kafkalite perf produce|consume|latency``: how fast, with lines as Kafka's own measuring tools print them.
 
-Answers to: ``org.apache.kafka.tools.{ProducerPerformance,ConsumerPerformance,EndToEndLatency}`` (3.9). Reactor shell (client library).
+Answers to: ``org.apache.kafka.tools.{ProducerPerformance,ConsumerPerformance,EndToEndLatency}`` (3.9).
+Reactor shell (client library).
 """
 
 from __future__ import annotations
@@ -111,8 +112,9 @@ def produce(args: argparse.Namespace) -> int:
         print_json(report)
     else:
         print(
-            f"{report['records']} records sent, {report['records_per_s']:.6f} records/sec ({report['mb_per_s']:.2f} MB/sec), "
-            f"{report['avg_ms']:.2f} ms avg latency, {report['max_ms']:.2f} ms max latency, {report['p50_ms']:.0f} ms 50th, "
+            f"{report['records']} records sent, {report['records_per_s']:.6f} records/sec "
+            f"({report['mb_per_s']:.2f} MB/sec), {report['avg_ms']:.2f} ms avg latency, "
+            f"{report['max_ms']:.2f} ms max latency, {report['p50_ms']:.0f} ms 50th, "
             f"{report['p95_ms']:.0f} ms 95th, {report['p99_ms']:.0f} ms 99th, {report['p999_ms']:.0f} ms 99.9th."
         )
     return 0
@@ -163,10 +165,11 @@ def consume(args: argparse.Namespace) -> int:
             "start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, "
             "rebalance.time.ms, fetch.time.ms, fetch.MB.sec, fetch.nMsg.sec"
         )
-    moments = [str(report[name]).replace(".", ":") for name in ("start", "end")]
-    rates = f"{report['mb_per_s']:.4f}, {count}, {report['records_per_s']:.4f}"
+    moments = ", ".join(str(report[name]).replace(".", ":") for name in ("start", "end"))
+    rates = f"{size / MB / seconds:.4f}", f"{count / seconds:.4f}"
+    # There is no rebalance, so that the rates of fetching are those of the whole.
     print(
-        f"{moments[0]}, {moments[1]}, {size / MB:.4f}, {rates}, 0, {report['fetch_ms']}, {size / MB / seconds:.4f}, {count / seconds:.4f}"
+        f"{moments}, {size / MB:.4f}, {rates[0]}, {count}, {rates[1]}, 0, {report['fetch_ms']}, {rates[0]}, {rates[1]}"
     )
     return 0
 
@@ -209,9 +212,8 @@ def latency(args: argparse.Namespace) -> int:
         print_json(report)
     else:
         print(f"Avg latency: {report['avg_ms']:.4f} ms\n")
-        print(
-            f"Percentiles: 50th = {report['p50_ms']:.3f}, 99th = {report['p99_ms']:.3f}, 99.9th = {report['p999_ms']:.3f}"
-        )
+        percentiles = (("50th", "p50_ms"), ("99th", "p99_ms"), ("99.9th", "p999_ms"))
+        print("Percentiles: " + ", ".join(f"{label} = {report[field]:.3f}" for label, field in percentiles))
     return 0
 
 
@@ -219,8 +221,8 @@ def window_line(values: Sequence[float], seconds: float, size: int) -> str:
     """A line of progress."""
     report = summary(values, seconds, size)
     return (
-        f"{report['records']} records sent, {report['records_per_s']:.1f} records/sec ({report['mb_per_s']:.2f} MB/sec), "
-        f"{report['avg_ms']:.1f} ms avg latency, {report['max_ms']:.1f} ms max latency."
+        f"{report['records']} records sent, {report['records_per_s']:.1f} records/sec "
+        f"({report['mb_per_s']:.2f} MB/sec), {report['avg_ms']:.1f} ms avg latency, {report['max_ms']:.1f} ms max latency."
     )
 
 

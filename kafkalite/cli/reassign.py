@@ -90,9 +90,8 @@ def execute(admin: Any, args: argparse.Namespace) -> int:
             "another reassignment is under way: wait, --cancel it, or use --additional",
         )
     before = {tp: current[tp] for tp in target}
-    print(
-        f"Current partition replica assignment\n\n{compact(before)}\n\nSave this to use as the --reassignment-json-file option during rollback"
-    )
+    print(f"Current partition replica assignment\n\n{compact(before)}\n")
+    print("Save this to use as the --reassignment-json-file option during rollback")
     alter(admin, target, args.timeout)
     print(f"Successfully started partition reassignment{plural(target)} for {names(target)}")
     return 0
@@ -191,7 +190,7 @@ def alter(admin: Any, target: Mapping[TopicPartition, Sequence[int] | None], tim
 def propose(
     current: Assignment, brokers: Sequence[int], racks: Mapping[int, str | None], chance: random.Random
 ) -> Assignment:
-    """A fresh assignment of ``current``'s partitions over ``brokers``: Kafka's round robin, by racks where all have one.
+    """A new assignment of ``current``'s partitions over ``brokers``: Kafka's round robin, by racks where all have one.
 
     Pure but for ``chance``. Raises :class:`UsageError` where there are fewer brokers than replicas.
     """

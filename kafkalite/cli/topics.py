@@ -137,7 +137,7 @@ def describe(admin: Any, args: argparse.Namespace) -> int:
 
 
 def alter(admin: Any, args: argparse.Namespace) -> int:
-    """``--alter``: more partitions, on given brokers where ``--replica-assignment`` says so (it lists all partitions)."""
+    """``--alter``: more partitions, on given brokers where ``--replica-assignment`` (of all partitions) says so."""
     topics = {topic["name"]: topic for topic in matching(admin, args)}
     require_some(list(topics.values()), args)
     for name, topic in sorted(topics.items()):
@@ -235,7 +235,8 @@ def print_description(entry: dict[str, Any], *, with_header: bool, with_partitio
             leader = partition["leader"] if partition["leader"] >= 0 else "none"
             print(
                 f"\tTopic: {entry['topic']}\tPartition: {partition['partition']}\tLeader: {leader}"
-                f"\tReplicas: {commas(partition['replicas'])}\tIsr: {commas(partition['isr'])}\tElr: N/A\tLastKnownElr: N/A"
+                f"\tReplicas: {commas(partition['replicas'])}\tIsr: {commas(partition['isr'])}"
+                "\tElr: N/A\tLastKnownElr: N/A"
             )
 
 

@@ -2,9 +2,9 @@
 
 Answers to: ``kafka.testkit.KafkaClusterTestKit`` and the quick start's five terminals. Plain processes, no reactor.
 
-Everything that a cluster is lies in its directory, so that whoever comes later (``kafkalite cluster stop``, a test) finds
-it again: ``cluster.json`` with pids and ports, ``zookeeper/``, and ``broker-N/`` with ``server.properties``, ``broker.log``
-and ``data/``. A cluster started again on its directory keeps ports and data.
+Everything that a cluster is lies in its directory, so that whoever comes later (``kafkalite cluster stop``, a test)
+finds it again: ``cluster.json`` with pids and ports, ``zookeeper/``, and ``broker-N/`` with ``server.properties``,
+``broker.log`` and ``data/``. A cluster started again on its directory keeps ports and data.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class BrokerAddress:
 class LocalCluster:
     """Brokers 1…N and their ZooKeeper in ``directory``.
 
-    ``zookeeper`` is a connection string where ZooKeeper runs already; without it the cluster has an embedded one. Broker
-    N listens on ``port_base + N - 1`` (the port of its control plane lies ``brokers`` higher); 0 takes what is free.
-    ``overrides`` go to every broker's ``server.properties``; ``environment`` to every broker process. A ``detached``
+    ``zookeeper`` is a connection string where ZooKeeper runs already; without it the cluster has an embedded one.
+    Broker N listens on ``port_base + N - 1`` (its control plane ``brokers`` higher); 0 takes what is free. ``overrides``
+    go to every broker's ``server.properties``; ``environment`` to every broker process. A ``detached``
     cluster outlives whoever started it; otherwise its ZooKeeper goes with the thread that started it.
     """
 
@@ -168,7 +168,7 @@ class LocalCluster:
         (self.directory / ZOOKEEPER_PID_FILE).write_text(f"{self._embedded.pid}\n")
 
     def start_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None, *, wait: bool = True) -> None:
-        """Start one broker, with ``overrides`` of its own from now on where given. ``wait`` until all alive ones see each other."""
+        """Start one broker, with ``overrides`` of its own from now on; ``wait`` until all that live see each other."""
         if self.is_alive(broker_id):
             raise StartupError(f"broker {broker_id} is running already (pid {self.pid(broker_id)})")
         if overrides is not None:

@@ -30,7 +30,7 @@ class ClusterView:
 
 
 def ask(host: str, port: int, timeout: float = REQUEST_TIMEOUT) -> ClusterView:
-    """The cluster as the broker at ``host:port`` sees it. Raises ``OSError`` where no broker answers within ``timeout`` seconds."""
+    """The cluster as the broker at ``host:port`` sees it. ``OSError`` where it does not answer in time."""
     client = b"probe"
     body = struct.pack(f">hhih{len(client)}si", METADATA, METADATA_VERSION, 1, len(client), client, 0)
     with socket.create_connection((host, port), timeout=timeout) as connection:

@@ -1,7 +1,7 @@
 """A look into ZooKeeper from outside: read some znodes, in one short session, with nothing but a socket.
 
-Answers to: ``bin/zookeeper-shell.sh … get``. Pure codec and one plain socket. Brokers use ``zk/client``; this is for those
-who watch a cluster (the demo, tests) and must not stand in anybody's way.
+Answers to: ``bin/zookeeper-shell.sh … get``. Pure codec and one plain socket. Brokers use ``zk/client``; this is for
+those who watch a cluster (the demo, tests) and must not stand in anybody's way.
 """
 
 from __future__ import annotations

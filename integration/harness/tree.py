@@ -1,0 +1,125 @@
+"""ZooKeeper's tree as a test reads and writes it, through kazoo's own blocking client."""
+
+from __future__ import annotations
+
+import json
+from types import TracebackType
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from integration.harness.wait import wait_for
+from kafkalite.broker.guardian_process import close_session
+
+_SECRET = 0xB3415C00
+_MULTIPLIER = 0x5DEECE66D
+_MASK = (1 << 48) - 1
+
+
+class Tree:
+    """A session of its own on ``connect`` (a chroot may be part of it). ``auth``: ``user:password`` (digest)."""
+
+    def __init__(self, connect: str, auth: str | None = None) -> None:
+        self.connect = connect
+        self.zk = KazooClient(connect, timeout=10, auth_data=[("digest", auth)] if auth else None)
+        self.zk.start(30)
+
+    def __enter__(self) -> Tree:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.zk.stop()
+        self.zk.close()
+
+    def json(self, path: str) -> Any:
+        """A znode's value; ``None`` where there is no such znode."""
+        try:
+            data, _ = self.zk.get(path)
+        except NoNodeError:
+            return None
+        return json.loads(data)
+
+    def names(self, path: str) -> list[str]:
+        """A znode's children, sorted; none where it does not exist."""
+        try:
+            return sorted(self.zk.get_children(path))
+        except NoNodeError:
+            return []
+
+    def write(self, path: str, value: Any) -> None:
+        """Create a znode, with its parents, or set it."""
+        data = json.dumps(value).encode()
+        if self.zk.exists(path):
+            self.zk.set(path, data)
+        else:
+            self.zk.create(path, data, makepath=True)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such a znode."""
+        return self.zk.exists(path) is not None
+
+    def controller(self) -> int:
+        """Id of the controller, -1 where there is none."""
+        value = self.json("/controller")
+        return -1 if value is None else int(value["brokerid"])
+
+    def controller_epoch(self) -> int:
+        """What ``/controller_epoch`` says."""
+        return int(self.json("/controller_epoch"))
+
+    def live(self) -> list[int]:
+        """Registered brokers."""
+        return [int(name) for name in self.names("/brokers/ids")]
+
+    def state(self, topic: str, partition: int = 0) -> dict[str, Any]:
+        """A partition's state. Raises ``LookupError`` where there is none (yet)."""
+        value = self.json(f"/brokers/topics/{topic}/partitions/{partition}/state")
+        if value is None:
+            raise LookupError(f"{topic}-{partition} has no state")
+        found: dict[str, Any] = value
+        return found
+
+    def assignment(self, topic: str) -> dict[str, Any]:
+        """A topic's znode. Raises ``LookupError`` where there is none."""
+        value = self.json(f"/brokers/topics/{topic}")
+        if value is None:
+            raise LookupError(f"no topic {topic}")
+        found: dict[str, Any] = value
+        return found
+
+    def wait_state(self, topic: str, partition: int = 0, *, timeout: float = 30.0, **wanted: object) -> dict[str, Any]:
+        """The first state that has these values; an ISR is compared as a set."""
+
+        def fits() -> dict[str, Any] | None:
+            state = self.state(topic, partition)
+            same = all(
+                (set(state[name]) if name == "isr" else state[name]) == (value if name != "isr" else set(value))  # type: ignore[call-overload]
+                for name, value in wanted.items()
+            )
+            return state if same else None
+
+        found = wait_for(fits, f"{topic}-{partition} to be {wanted}", timeout)
+        assert found is not None
+        return found
+
+    def owner(self, path: str) -> int:
+        """The session that an ephemeral znode belongs to, 0 where there is no such znode."""
+        stat = self.zk.exists(path)
+        return 0 if stat is None else int(stat.ephemeralOwner)
+
+    def end_session(self, session: int, hosts: str | None = None) -> None:
+        """End somebody else's session, as an expiry would."""
+        assert close_session(hosts or self.connect, session, session_password(session), 6000)
+
+
+def session_password(session: int) -> bytes:
+    """The password that ZooKeeper gives a session: the first 16 bytes of Java's ``Random``, seeded by the session's id."""
+    seed = ((session ^ _SECRET) ^ _MULTIPLIER) & _MASK
+    password = b""
+    for _ in range(4):
+        seed = (seed * _MULTIPLIER + 0xB) & _MASK
+        password += ((seed >> 16) & 0xFFFFFFFF).to_bytes(4, "little")
+    return password

@@ -45,7 +45,7 @@ class StateSink(Protocol):
     def apply_states(self, states: Sequence[PartitionState]) -> Awaitable[None]:
         """Lead, follow or stop as these states say, where they are newer than what is known."""
 
-    def topics_deleted(self, topics: Mapping[str, uuid.UUID]) -> Awaitable[None]:
+    def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> Awaitable[None]:
         """These topics, with the ids by which they were known, are no longer in ZooKeeper."""
 
     def brokers_changed(self) -> None:
@@ -190,7 +190,7 @@ class MetadataWatcher:
             ids = {topic: self._cache.topic_id(topic) for topic in gone}
             self._cache.remove_topics(gone)
             self._news |= gone
-            await self._sink.topics_deleted(ids)
+            await self._sink.topics_gone(ids)
         fresh = names - self._assignments.keys()
         for topic in fresh:
             self._assignments[topic] = topic_znodes.TopicAssignment(None, {})

@@ -298,14 +298,13 @@ class ReplicaManager:
         if mine:
             await self._in_lane(lambda: self._roles.apply(mine, from_controller=False))
 
-    async def topics_deleted(self, topics: Mapping[str, uuid.UUID | None] | Iterable[str]) -> None:
-        """ZooKeeper has these topics no longer: their logs go.
+    async def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
+        """ZooKeeper has these topics, of these ids, no longer: they are not served any more. Their logs stay."""
 
-        Give the ids of the deleted topics where they are known, so that one created meanwhile under the same name
-        stays.
-        """
-        ids = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics)
-        await self._in_lane(lambda: self._roles.topics_deleted(ids))
+        async def stop() -> None:
+            self._roles.topics_gone(topics)
+
+        await self._in_lane(stop)
 
     def _found_newer(self, state: PartitionState) -> None:
         self._in_lane(lambda: self._roles.apply([state], from_controller=False)).addErrback(

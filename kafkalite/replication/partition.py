@@ -52,7 +52,6 @@ class Partition:
         "epoch_start_offset",
         "followers",
         "high_watermark_followers",
-        "in_zookeeper",
         "isr",
         "joining",
         "leader_epoch",
@@ -71,7 +70,6 @@ class Partition:
         self.log: ReplicaLog | Any = None
         self.role = Role.NONE
         # Whether this broker has itself read the partition's state: only then does its absence mean a deletion.
-        self.in_zookeeper = False
         self.leader_epoch = -1
         self.epoch_start_offset = -1
         self.followers: dict[int, FollowerState] = {}

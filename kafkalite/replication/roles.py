@@ -116,8 +116,6 @@ class Roles:
                 continue
             try:
                 outcomes[tp] = await self._apply_one(state, configs, effects)
-                if not from_controller:
-                    self._replicas.partitions[tp].in_zookeeper = True
             except LogDirFailure as failure:
                 log.error("%s: %s", tp, failure)
                 self._logs.handle_failure(failure.log_dir)
@@ -159,8 +157,6 @@ class Roles:
                 self._stop_reassigned(partition, state)
             outcomes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return False
-        if partition is not None and not from_controller and not self._is_other_topic(partition, state):
-            partition.in_zookeeper = True
         outcomes[tp] = _NONE
         leads = state.leader == self._replicas.broker_id
         if leads and not from_controller and state.mzxid <= fence.broker_epoch:
@@ -303,18 +299,23 @@ class Roles:
         await self._delete(tp, stop.topic_id if stop.leader_epoch == -2 else None)
         return _NONE
 
-    async def topics_deleted(self, topics: Mapping[str, uuid.UUID | None]) -> None:
-        """ZooKeeper no longer has ``topics``: delete their logs, where of that topic id.
+    def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
+        """ZooKeeper no longer has ``topics``: stop their replicas, where of that topic id. Their logs stay.
 
-        With ``None`` for an id only what this broker had read from ZooKeeper goes: what it knows by the controller's
-        requests alone may be younger than the list of names in which it is missing.
+        A deletion by the controller reaches each replica as StopReplica, which deletes, before the znodes go. Znodes
+        that go without it (by hand, by a lost ensemble) are no order to destroy data.
         """
         for tp, partition in list(self._replicas.partitions.items()):
-            if tp.topic not in topics or partition.role is Role.OFFLINE:
+            topic_id = topics.get(tp.topic)
+            if topic_id is None or partition.role is Role.OFFLINE or _differs(partition.state.topic_id, topic_id):
                 continue
-            topic_id = topics[tp.topic]
-            if partition.in_zookeeper if topic_id is None else not _differs(partition.state.topic_id, topic_id):
-                await self._delete(tp, partition.state.topic_id)
+            log.warning(
+                "%s is no longer in ZooKeeper: it is not served any more, its log stays in %s",
+                tp,
+                partition.log.log_dir,
+            )
+            self._replicas.drop(tp)
+            self._stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for topic_id in topics.values():
             self.fence.retire(topic_id)
 

@@ -35,7 +35,7 @@ class RecordingSink:
     async def apply_states(self, states: Sequence[PartitionState]) -> None:
         self.states.extend(states)
 
-    async def topics_deleted(self, topics: Mapping[str, uuid.UUID]) -> None:
+    async def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
         self.deleted.update(topics)
 
     def brokers_changed(self) -> None:

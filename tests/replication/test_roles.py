@@ -169,20 +169,12 @@ def test_stop_replica(cluster: SimCluster, stop: StopPartition, outcome: ErrorCo
     assert (pending.role is Role.LEADER) is not stopped
 
 
-def test_topics_deleted_spares_one_of_another_id(cluster: SimCluster) -> None:
-    deferred(cluster[1].manager.topics_deleted({"t": OTHER_ID}))
+def test_topics_that_are_gone_are_not_served_and_keep_their_logs(cluster: SimCluster) -> None:
+    deferred(cluster[1].manager.topics_gone({"t": OTHER_ID}))
+    assert TP in cluster[1].manager.partitions
+    deferred(cluster[1].manager.topics_gone({"t": TOPIC_ID}))
+    assert TP not in cluster[1].manager.partitions
     assert cluster[1].logs.deleted == []
-    deferred(cluster[1].manager.topics_deleted({"t": TOPIC_ID}))
-    assert cluster[1].logs.deleted == [TP]
-
-
-def test_topics_deleted_by_name_spares_what_was_never_read(cluster: SimCluster) -> None:
-    """A list of names may be older than the request that made the partition."""
-    deferred(cluster[1].manager.topics_deleted(["t"]))
-    assert cluster[1].logs.deleted == []
-    deferred(cluster[1].manager.apply_states([cluster.read()]))
-    deferred(cluster[1].manager.topics_deleted(["t"]))
-    assert cluster[1].logs.deleted == [TP]
 
 
 def test_a_failed_directory_takes_its_partitions_offline(cluster: SimCluster) -> None:

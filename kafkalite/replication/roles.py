@@ -309,11 +309,7 @@ class Roles:
             topic_id = topics.get(tp.topic)
             if topic_id is None or partition.role is Role.OFFLINE or _differs(partition.state.topic_id, topic_id):
                 continue
-            log.warning(
-                "%s is no longer in ZooKeeper: it is not served any more, its log stays in %s",
-                tp,
-                partition.log.log_dir,
-            )
+            log.warning("%s is no longer in ZooKeeper: it is not served any more, its log stays on disk", tp)
             self._replicas.drop(tp)
             self._stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for topic_id in topics.values():

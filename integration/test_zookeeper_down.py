@@ -1,80 +1,106 @@
-"""ZooKeeper away: for longer than a session under load, and merely unreachable for a moment."""
+"""ZooKeeper dead or silent for longer than the session timeout: brokers survive, nothing acknowledged is lost."""
 
 from __future__ import annotations
 
 import time
 
+import pytest
+
 from integration.conftest import ClusterFactory
-from integration.harness.clients import fresh_topic
-from integration.harness.history import EpochWatcher, LoadProducer, LoadReader, judge, read_all, wait_in_sync
+from integration.faults.cluster import (
+    compare_logs,
+    controller,
+    create_topic,
+    is_registered,
+    states,
+    wait_in_sync,
+    wait_led_by_others,
+)
+from integration.faults.workload import Load
 from integration.harness.wait import wait_for
-from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
 
+TOPIC = "down"
 PARTITIONS = 3
-SESSION_TIMEOUT = 3.0
-OVERRIDES = {"zookeeper.session.timeout.ms": str(int(SESSION_TIMEOUT * 1000))}
+RATE = 1500
+SESSION_TIMEOUT = 2.0
+DOWN = SESSION_TIMEOUT + 2.5
 
 
-def make_topic(cluster: LocalCluster) -> str:
-    """A topic in sync."""
-    topic = fresh_topic("away")
-    Confluent().create_topic(cluster.bootstrap, topic, PARTITIONS, 3, {})
-    wait_in_sync(cluster.zookeeper, topic, PARTITIONS, 3)
-    return topic
+@pytest.fixture
+def cluster(make_cluster: ClusterFactory) -> LocalCluster:
+    """Three brokers, one topic."""
+    cluster = make_cluster(3, {"zookeeper.session.timeout.ms": str(int(SESSION_TIMEOUT * 1000))})
+    create_topic(cluster, TOPIC, PARTITIONS)
+    return cluster
 
 
-def test_killed_longer_than_a_session(make_cluster: ClusterFactory) -> None:
-    """Brokers survive, nothing acknowledged is lost, work goes on: producing, electing, creating."""
-    cluster = make_cluster(3, OVERRIDES)
-    topic = make_topic(cluster)
-    producers = [LoadProducer(cluster.bootstrap, topic, PARTITIONS, 300.0) for _ in range(3)]
-    reader = LoadReader(cluster.bootstrap, topic, PARTITIONS)
-    watcher = EpochWatcher(cluster.zookeeper, topic, PARTITIONS)
-    for thread in (watcher, reader, *producers):
-        thread.start()
-    wait_for(lambda: sum(p.acknowledged for p in producers) > 500, "records are acknowledged")
-    cluster.embedded_zookeeper.kill()
-    time.sleep(SESSION_TIMEOUT * 2 + 1)
-    assert all(cluster.is_alive(broker_id) for broker_id in cluster.broker_ids), "a broker did not survive"
-    cluster.start_zookeeper()
-    back = sum(p.acknowledged for p in producers)
-    wait_for(lambda: sum(p.acknowledged for p in producers) > back + 1500, "work goes on", 60)
-    wait_in_sync(cluster.zookeeper, topic, PARTITIONS, 3)
+def produce_through(load: Load, seconds: float) -> None:
+    """Acknowledgements keep coming for so long."""
+    end = time.monotonic() + seconds
+    load.record.begin_gap()
+    while time.monotonic() < end:
+        load.wait_acknowledged(load.acknowledged + RATE // 10, timeout=10.0)
+    assert load.record.longest_gap < 2.0, "acks=all went on while ZooKeeper was away"
+
+
+def work_goes_on(cluster: LocalCluster, load: Load, pids: dict[int, int]) -> None:
+    """The same processes serve, all is in sync again, leaders can change, topics can be made; nothing was lost."""
+    assert {broker_id: cluster.pid(broker_id) for broker_id in pids} == pids
+    assert all(cluster.is_alive(broker_id) for broker_id in pids)
+    wait_in_sync(cluster, TOPIC, PARTITIONS)
+    for broker_id in cluster.broker_ids:
+        wait_for(lambda broker_id=broker_id: is_registered(cluster, broker_id), "registered")  # type: ignore[misc]
     cluster.wait_ready()
-    # The controller works again: a death is noticed, a topic can be made.
-    cluster.kill_broker(1)
-    before = sum(p.acknowledged for p in producers)
-    wait_for(lambda: sum(p.acknowledged for p in producers) > before + 1500, "another leads", 60)
-    cluster.start_broker(1)
-    make_topic(cluster)
-    for producer in producers:
-        producer.finish()
-    log = read_all(cluster.bootstrap, topic, PARTITIONS)
-    reader.finish()
-    watcher.finish()
-    wrong = judge(log, producers, [reader], {topic: watcher})
-    assert not wrong, wrong[:10]
-    assert sum(map(len, log)) >= sum(producer.acknowledged for producer in producers)
+    create_topic(cluster, "after", PARTITIONS)
+    victim = wait_for(lambda: controller(cluster), "there is a controller")
+    cluster.kill_broker(victim)
+    wait_led_by_others(cluster, TOPIC, PARTITIONS, victim)
+    load.wait_acknowledged(load.acknowledged + RATE)
+    cluster.start_broker(victim)
+    wait_in_sync(cluster, TOPIC, PARTITIONS)
+    load.stop()
+    compare_logs(cluster, TOPIC, PARTITIONS)
+    print(f"{load.acknowledged:,} acknowledged, none lost", flush=True)
 
 
-def test_producing_goes_on_while_unreachable(make_cluster: ClusterFactory) -> None:
-    """A stopped ZooKeeper, for less than a session: acks=all to a full ISR never pauses."""
-    cluster = make_cluster(3, {"zookeeper.session.timeout.ms": "10000"})
-    topic = make_topic(cluster)
-    producer = LoadProducer(cluster.bootstrap, topic, PARTITIONS, 200.0)
-    producer.start()
-    wait_for(lambda: producer.acknowledged > 200, "records are acknowledged")
-    producer.longest_gap = 0.0
+def test_killed_and_started_again(cluster: LocalCluster) -> None:
+    """``kill -9`` of ZooKeeper; the full ISR goes on acknowledging without it."""
+    pids = {broker_id: cluster.pid(broker_id) for broker_id in cluster.broker_ids}
+    load = Load(cluster, TOPIC, PARTITIONS, rate=RATE)
+    load.start()
+    load.wait_acknowledged(RATE)
+    cluster.embedded_zookeeper.kill()
+    produce_through(load, DOWN)
+    cluster.start_zookeeper()
+    work_goes_on(cluster, load, pids)
+
+
+def test_silent(cluster: LocalCluster) -> None:
+    """ZooKeeper stopped (SIGSTOP): when it goes on, every session has expired."""
+    pids = {broker_id: cluster.pid(broker_id) for broker_id in cluster.broker_ids}
+    load = Load(cluster, TOPIC, PARTITIONS, rate=RATE)
+    load.start()
+    load.wait_acknowledged(RATE)
     cluster.embedded_zookeeper.pause()
-    try:
-        time.sleep(5.0)
-        gap = producer.longest_gap
-        while_away = producer.acknowledged
-    finally:
-        cluster.embedded_zookeeper.resume()
-    assert gap < 2.0, f"no acknowledgement for {gap:.1f} s while ZooKeeper was away"
-    wait_for(lambda: producer.acknowledged > while_away + 400, "work goes on")
-    producer.finish()
-    assert producer.failures == []
-    assert sum(map(len, read_all(cluster.bootstrap, topic, PARTITIONS))) == producer.acknowledged
+    produce_through(load, DOWN)
+    cluster.embedded_zookeeper.resume()
+    work_goes_on(cluster, load, pids)
+
+
+def test_a_broker_dies_meanwhile(cluster: LocalCluster) -> None:
+    """What the dead broker led or was in sync for waits for ZooKeeper; then it goes on, and nothing is lost."""
+    load = Load(cluster, TOPIC, PARTITIONS, rate=RATE)
+    load.start()
+    load.wait_acknowledged(RATE)
+    victim = states(cluster, TOPIC, PARTITIONS)[0]["leader"]
+    cluster.embedded_zookeeper.kill()
+    time.sleep(0.3)
+    cluster.kill_broker(victim)
+    time.sleep(DOWN)
+    cluster.start_zookeeper()
+    wait_led_by_others(cluster, TOPIC, PARTITIONS, victim)
+    load.wait_acknowledged(load.acknowledged + RATE)
+    cluster.start_broker(victim)
+    pids = {broker_id: cluster.pid(broker_id) for broker_id in cluster.broker_ids}
+    work_goes_on(cluster, load, pids)

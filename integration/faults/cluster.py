@@ -10,12 +10,16 @@ from typing import Any
 
 import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import TopicPartition as LibraryPartition
+from kafka.admin import KafkaAdminClient
 
 from integration.faults.history import Batch, compare_replicas
 from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import read_znodes
 from kafkalite.record.batch import iter_headers
+
+PREFERRED = 0
 
 
 def create_topic(cluster: LocalCluster, topic: str, partitions: int, factor: int = 3, **config: str) -> None:
@@ -46,10 +50,42 @@ def wait_in_sync(cluster: LocalCluster, topic: str, partitions: int, factor: int
     wait_for(in_sync, f"{topic} is in sync", timeout)
 
 
+def wait_led_by_others(cluster: LocalCluster, topic: str, partitions: int, victim: int, timeout: float = 30.0) -> None:
+    """Wait until every partition has a leader, and none has ``victim``."""
+
+    def led() -> bool:
+        found = states(cluster, topic, partitions)
+        if all(state["leader"] not in (-1, victim) for state in found.values()):
+            return True
+        raise LookupError(f"{found}")
+
+    wait_for(led, f"others than {victim} lead {topic}", timeout)
+
+
 def controller(cluster: LocalCluster) -> int:
     """The id of the controller. Raises ``LookupError`` while there is none."""
     data = read_znodes(cluster.zookeeper, ["/controller"])["/controller"]
     return int(json.loads(data)["brokerid"])
+
+
+def move_leader(cluster: LocalCluster, topic: str, partition: int, leader: int) -> None:
+    """Make ``leader`` the preferred replica and have it elected; returns when ZooKeeper says that it leads."""
+    path = f"/brokers/topics/{topic}"
+    replicas = json.loads(read_znodes(cluster.zookeeper, [path])[path])["partitions"][str(partition)]
+    order = [leader, *(replica for replica in replicas if replica != leader)]
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","), bootstrap_timeout_ms=15000)
+    try:
+        # for ever unfinished reassignments there is the time limit of the wait below
+        refused = admin.alter_partition_reassignments({LibraryPartition(topic, partition): order}, timeout_ms=15000)
+        assert not any(refused.values()), refused
+
+        def elected() -> bool:
+            admin.elect_leaders(PREFERRED, {topic: [partition]}, raise_errors=False)
+            return bool(states(cluster, topic, partition + 1)[partition]["leader"] == leader)
+
+        wait_for(elected, f"broker {leader} leads {topic}-{partition}")
+    finally:
+        admin.close()
 
 
 def is_registered(cluster: LocalCluster, broker_id: int) -> bool:

@@ -33,6 +33,14 @@ FETCH, FETCH_VERSION = 1, 11
 RAW_PAUSE = 0.05
 WATCH_PAUSE = 0.03
 _SIZE = struct.Struct(">i")
+QUICK_RETRIES: Mapping[str, object] = {
+    "request.timeout.ms": 10000,
+    "retry.backoff.ms": 50,
+    "retry.backoff.max.ms": 200,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+}
+"""Producers that hammer a broker that is gone; without, librdkafka's defaults."""
 
 
 class Record:
@@ -98,7 +106,16 @@ class LoadProducer(Worker):
     """An idempotent producer with acks=all, ``rate`` records a second, each to a partition by (seeded) chance."""
 
     def __init__(
-        self, number: int, record: Record, bootstrap: str, topic: str, partitions: int, rate: int, size: int, seed: int
+        self,
+        number: int,
+        record: Record,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        rate: int,
+        size: int,
+        seed: int,
+        settings: Mapping[str, object],
     ) -> None:
         super().__init__(f"producer {number}")
         self._number = number
@@ -119,12 +136,8 @@ class LoadProducer(Worker):
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "message.timeout.ms": int(FLUSH_TIMEOUT * 1000),
-                "request.timeout.ms": 10000,
-                "retry.backoff.ms": 50,
-                "retry.backoff.max.ms": 200,
-                "reconnect.backoff.ms": 20,
-                "reconnect.backoff.max.ms": 200,
                 "log_level": 0,
+                **settings,
             }
         )
 
@@ -386,6 +399,7 @@ class Load:
         rate: int = 3000,
         size: int = 64,
         seed: int = 0,
+        settings: Mapping[str, object] = QUICK_RETRIES,
     ) -> None:
         self.record = Record(producers, partitions)
         self._cluster = cluster
@@ -393,7 +407,7 @@ class Load:
         self._partitions = partitions
         bootstrap = cluster.bootstrap
         self._producers = [
-            LoadProducer(number, self.record, bootstrap, topic, partitions, rate // producers, size, seed)
+            LoadProducer(number, self.record, bootstrap, topic, partitions, rate // producers, size, seed, settings)
             for number in range(producers)
         ]
         self._verifier = Verifier(self.record, bootstrap, topic, partitions, "verifier")

@@ -82,8 +82,7 @@ class ControlPlane:
     def _update_metadata(self, request: UpdateMetadata) -> ControlResponse:
         if self._metadata.update_brokers({broker.id: broker for broker in request.brokers}):
             self._replicas.brokers_changed()
-        news = {state.topic for state in self._metadata.remove_topics(request.deleted_topics)}
-        news.update(state.topic for state in self._metadata.apply(request.states))
+        news = {state.topic for state in self._metadata.apply(request.states)}
         if news:
             self._on_metadata(news)
         return ControlResponse(ErrorCode.NONE)

@@ -27,14 +27,16 @@ class LeaderAndIsr:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadata:
-    """What clients are to be told from now on. ``deleted_topics`` are gone."""
+    """What clients are to be told from now on.
+
+    The state of partition 0 with ``LEADER_DURING_DELETE`` for a leader says that its topic, by its id, is going.
+    """
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
     states: tuple[PartitionState, ...]
     brokers: tuple[Broker, ...]
-    deleted_topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

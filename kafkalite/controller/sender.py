@@ -6,13 +6,13 @@ Answers to: ``kafka.controller.{ControllerChannelManager,RequestSendThread}``. R
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
 
 from kafkalite.cluster.control import ControlRequest, ControlResponse
 from kafkalite.cluster.model import Broker
 from kafkalite.common.clock import Clock
 from kafkalite.common.tasks import Future, spawn
+from kafkalite.controller.outbox import Outbox
 from kafkalite.controller.ports import BrokerChannel
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,8 @@ OnResponse = Callable[[Broker, ControlRequest, ControlResponse], None]
 class Sender:
     """Delivers requests in order to each broker, again and again while that broker (of the same epoch) is there.
 
-    ``on_response`` is called once for each request that was answered; after :meth:`close` for none.
+    One request at a time is under way to a broker; those that wait behind it are merged. ``on_response`` is called
+    once for each request that was answered; after :meth:`close` for none.
     """
 
     def __init__(self, channel: BrokerChannel, clock: Clock, backoff: float, on_response: OnResponse) -> None:
@@ -58,9 +59,9 @@ class Sender:
             queue.put(request)
 
     def depth(self, broker_id: int) -> int:
-        """How many requests wait for a broker."""
+        """How many requests a broker has not answered yet."""
         queue = self._queues.get(broker_id)
-        return 0 if queue is None else len(queue.waiting)
+        return 0 if queue is None else queue.depth
 
     def close(self) -> None:
         """We are not the controller any more: drop everything."""
@@ -74,7 +75,7 @@ class _BrokerQueue:
         self, broker: Broker, channel: BrokerChannel, clock: Clock, backoff: float, on_response: OnResponse
     ) -> None:
         self.broker = broker
-        self.waiting: deque[ControlRequest] = deque()
+        self._outbox = Outbox()
         self._channel = channel
         self._clock = clock
         self._backoff = backoff
@@ -82,36 +83,45 @@ class _BrokerQueue:
         self._running = False
         self._closed = False
 
+    @property
+    def depth(self) -> int:
+        return len(self._outbox) + self._running
+
     def put(self, request: ControlRequest) -> None:
-        self.waiting.append(request)
+        self._outbox.put(request)
         if not self._running:
             self._running = True
             spawn(self._drain(), f"requests to broker {self.broker.id}")
 
     def close(self) -> None:
         self._closed = True
-        self.waiting.clear()
+        self._outbox.clear()
 
     async def _drain(self) -> None:
+        while (request := self._outbox.take()) is not None:
+            response = await self._deliver(request)
+            if response is None:
+                break
+            self._on_response(self.broker, request, response)
+        self._running = False
+
+    async def _deliver(self, request: ControlRequest) -> ControlResponse | None:
+        """The broker's answer, however many attempts it takes; ``None`` where the queue was closed meanwhile."""
         failures = 0
-        while self.waiting:
-            request = self.waiting[0]
+        response: ControlResponse | None = None
+        while response is None:
             try:
                 response = await self._channel.send(self.broker, request)
             except Exception as error:
                 if self._closed:
-                    break
+                    return None
                 failures += 1
                 level = logging.WARNING if failures == 1 else logging.DEBUG
                 log.log(level, "%s to broker %d failed: %s", type(request).__name__, self.broker.id, error)
                 await self._pause()
-                continue
             if self._closed:
-                break
-            failures = 0
-            self.waiting.popleft()
-            self._on_response(self.broker, request, response)
-        self._running = False
+                return None
+        return response
 
     async def _pause(self) -> None:
         over: Future[None] = Future()

@@ -72,9 +72,8 @@ def _fields(value: ControlRequest | ControlResponse) -> tuple[int, tuple[Any, ..
         return STOP_REPLICA, (*head, stops)
     states = _group(value.states, lambda state: (state.topic, state.topic_id.bytes), _write_state)
     brokers = [_write_broker(broker) for broker in value.brokers]
-    if isinstance(value, LeaderAndIsr):
-        return LEADER_AND_ISR, (*head, states, brokers)
-    return UPDATE_METADATA, (*head, states, brokers, value.deleted_topics)
+    kind = LEADER_AND_ISR if isinstance(value, LeaderAndIsr) else UPDATE_METADATA
+    return kind, (*head, states, brokers)
 
 
 def _group(
@@ -151,14 +150,9 @@ def _read_leader_and_isr(
 
 
 def _read_update_metadata(
-    controller: int,
-    epoch: int,
-    broker_epoch: int,
-    states: tuple[Any, ...],
-    brokers: tuple[Any, ...],
-    deleted: tuple[str, ...],
+    controller: int, epoch: int, broker_epoch: int, states: tuple[Any, ...], brokers: tuple[Any, ...]
 ) -> UpdateMetadata:
-    return UpdateMetadata(controller, epoch, broker_epoch, _read_states(states), _read_brokers(brokers), deleted)
+    return UpdateMetadata(controller, epoch, broker_epoch, _read_states(states), _read_brokers(brokers))
 
 
 def _read_stop_replica(controller: int, epoch: int, broker_epoch: int, topics: tuple[Any, ...]) -> StopReplica:

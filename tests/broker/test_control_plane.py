@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,7 @@ from kafkalite.cluster.control import (
     StopReplica,
     UpdateMetadata,
 )
-from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
 from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
@@ -24,7 +25,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.testing.clock import ManualClock
 
 OURS = 77
-STATE = PartitionState("t", 0, leader=1, leader_epoch=0, isr=(1,), controller_epoch=3, zk_version=0)
+STATE = PartitionState("t", 0, uuid.UUID(int=7), leader=1, leader_epoch=0, isr=(1,), controller_epoch=3, zk_version=0)
 OK = ControlResponse(ErrorCode.NONE)
 
 
@@ -114,7 +115,7 @@ def test_a_refused_request_does_not_raise_the_controller_epoch() -> None:
 def test_deleted_topics_leave_the_metadata() -> None:
     plane = Plane()
     plane.handle(requests(3, OURS)[1])
-    plane.handle(UpdateMetadata(9, 3, OURS, (), (), ("t",)))
+    plane.handle(UpdateMetadata(9, 3, OURS, (STATE.with_(leader=LEADER_DURING_DELETE),), ()))
     assert plane.metadata.topics == {}
     assert plane.news[-1] == {"t"}
 

@@ -310,7 +310,7 @@ def test_a_dead_broker_holds_up_nobody_and_is_told_when_it_answers() -> None:
     house.clock.advance(0.2)
     told = house.take()
     assert told.splitlines()[0] == "2 <- lead/follow (1,2) t-0: 1/0 [1,2]"
-    assert told.splitlines()[-1] == "2 <- metadata (1,2) u-0: 1/0 [1]"
+    assert told.splitlines()[-1] == "2 <- metadata (1,2) t-0: 1/0 [1,2]; u-0: 1/0 [1]"
 
 
 def test_what_was_meant_for_a_former_incarnation_is_dropped() -> None:

@@ -44,7 +44,7 @@ def state(topic: str, partition: int) -> PartitionState:
 STATES = (state("a", 0), state("a", 1), state("b", 0), PartitionState("c", 0))
 MESSAGES = [
     LeaderAndIsr(1, 2, 1 << 40, STATES, BROKERS),
-    UpdateMetadata(1, 2, 3, STATES, BROKERS, ("gone", "böse")),
+    UpdateMetadata(1, 2, 3, STATES, BROKERS),
     UpdateMetadata(1, 2, 3, (), ()),
     StopReplica(
         1,

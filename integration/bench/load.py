@@ -1,7 +1,8 @@
-"""The clients of the bench, each a process of its own: ``python -m integration.bench.load WHAT '{json}'`` prints one JSON line.
+"""The clients of the bench, each a process of its own.
 
-Both sides get the same requests. Where Python would be the bottleneck it does not touch single records: the producer hands
-librdkafka whole lists, and ``fetch`` speaks the protocol on a plain socket and looks at batch headers only.
+``python -m integration.bench.load WHAT '{json}'`` prints one JSON line. Both sides get the same requests. Where Python
+would be the bottleneck it does not touch single records: the producer hands librdkafka whole lists, and ``fetch`` speaks
+the protocol on a plain socket and looks at batch headers only.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CHUNK = 10000
 
 
 def wait_for_start() -> None:
-    """Say that we are ready, begin when told: so that several clients begin together and their start is not measured."""
+    """Say that we are ready, begin when told: several clients begin together, and their start is not measured."""
     print("ready", flush=True)
     sys.stdin.readline()
 
@@ -29,7 +30,7 @@ def wait_for_start() -> None:
 def produce(
     bootstrap: str, topic: str, partitions: int, count: int, size: int, settings: dict[str, Any]
 ) -> dict[str, float]:
-    """``count`` messages of ``size`` bytes, to all partitions in turn, chunk by chunk; until the last acknowledgement."""
+    """``count`` messages of ``size`` bytes, chunk by chunk to the partitions in turn, to the last acknowledgement."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -88,8 +89,8 @@ def consume(bootstrap: str, topic: str, partitions: int, count: int, settings: d
     return {"count": got, "seconds": last - start}
 
 
-def fetch(bootstrap: str, topic: str, leaders: list[tuple[str, int, int]], count: int) -> dict[str, float]:
-    """``count`` messages by raw Fetch requests to one broker after the other: ``leaders`` are (host, port, partition)."""
+def fetch(topic: str, leaders: list[tuple[str, int, int]], count: int) -> dict[str, float]:
+    """``count`` messages by raw Fetch requests, one partition after the other; ``leaders``: (host, port, partition)."""
     wait_for_start()
     start = time.monotonic()
     got = size = 0

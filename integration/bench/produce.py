@@ -91,10 +91,12 @@ class ProducerPerformanceCell(ClusterCell):
         before = side.cpu()
         try:
             done = subprocess.run(
-                [java(), "-Xmx512m", "-cp", classpath(KAFKA_3_9), "org.apache.kafka.tools.ProducerPerformance"]
-                + ["--topic", topic, "--num-records", str(self.count), "--record-size", str(self.size)]
-                + ["--throughput", "-1", "--producer-props", f"bootstrap.servers={side.bootstrap}", f"acks={self.acks}"]
-                + ["batch.size=131072", "linger.ms=5"],
+                [
+                    *(java(), "-Xmx512m", "-cp", classpath(KAFKA_3_9), "org.apache.kafka.tools.ProducerPerformance"),
+                    *("--topic", topic, "--num-records", str(self.count), "--record-size", str(self.size)),
+                    *("--throughput", "-1", "--producer-props", f"bootstrap.servers={side.bootstrap}"),
+                    *(f"acks={self.acks}", "batch.size=131072", "linger.ms=5"),
+                ],
                 capture_output=True,
                 text=True,
                 check=True,
@@ -126,7 +128,7 @@ PRODUCE_CELLS: list[ClusterCell] = [
     ProduceCell("produce-1k-60p", "1 KB, 60 partitions", ACKS_1, size=1000, count=600_000, partitions=60),
     ProduceCell(
         "produce-1k-3x",
-        "1 KB, three producers, 6 partitions",
+        "1 KB, 3 producers, 6 partitions",
         ACKS_1,
         size=1000,
         count=600_000,
@@ -159,7 +161,7 @@ PRODUCE_CELLS: list[ClusterCell] = [
     ),
     ProduceCell(
         "all-1k-3x",
-        "1 KB, three producers, 6 partitions",
+        "1 KB, 3 producers, 6 partitions",
         ACKS_ALL,
         size=1000,
         count=250_000,

@@ -44,7 +44,7 @@ class RawConnection:
         self._socket.close()
 
     def roundtrip(self, api_key: int, version: int, body: bytes) -> memoryview:
-        """Send a request; the body of its answer, valid until the next call. Raises ``OSError`` where the broker goes."""
+        """Send a request; the body of its answer, valid until the next call. Raises ``OSError``."""
         self._correlation += 1
         header = request_header(api_key, version, self._correlation, CLIENT_ID)
         self._socket.sendall(struct.pack(">i", len(header) + len(body)) + header + body)

@@ -16,6 +16,8 @@ from integration.bench.cell import Cell, Figure
 from integration.bench.side import KAFKA_HEAP
 from integration.harness.peers import java
 
+TABLE = ("| work | unit | kafkalite | Kafka 3.9.1 | ratio | target | |", "|---|---|---:|---:|---:|---|---|")
+
 
 class Results:
     """Every round's numbers."""
@@ -63,8 +65,7 @@ def write_report(path: Path, cells: Sequence[Cell], results: Results, rounds: in
     for group in dict.fromkeys(cell.group for cell in cells):
         rows = [_row(figure) for cell in cells if cell.group == group for figure in cell.figures(results.of(cell))]
         if rows:
-            head = f"## {group}\n\n| work | unit | kafkalite | Kafka 3.9.1 | ratio | target | |\n|---|---|---:|---:|---:|---|---|\n"
-            parts.append(head + "\n".join(rows) + "\n")
+            parts.append("\n".join([f"## {group}", "", *TABLE, *rows, ""]))
     notes = path.with_name("performance-notes.md")
     if notes.exists():
         parts.append(notes.read_text())
@@ -76,14 +77,17 @@ def _head(rounds: int, minutes: float) -> str:
     revision = _output(["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"])
     jvm = _output([java(), "-version"]).splitlines()[0]
     memory = int(Path("/proc/meminfo").read_text().split()[1]) / 1e6
+    clients = f"Python {platform.python_version()}, {jvm}, librdkafka {libversion()[0]}"
     return (
         "# Performance\n\n"
-        "kafkalite beside Apache Kafka 3.9.1 in ZooKeeper mode, on one machine in one run, in turn. Written by `make bench`.\n\n"
-        f"- {now:%Y-%m-%d %H:%M} UTC, revision {revision or 'unknown'}, {minutes:.0f} minutes, medians of {rounds} rounds\n"
+        "kafkalite beside Apache Kafka 3.9.1 in ZooKeeper mode, on one machine in one run, in turn. Written by\n"
+        "`make bench`.\n\n"
+        f"- {now:%Y-%m-%d %H:%M} UTC, revision {revision or 'unknown'}, {minutes:.0f} minutes, "
+        f"medians of {rounds} rounds\n"
         f"- {_processor()}, {os.cpu_count()} cores shared by brokers, ZooKeeper and clients, {memory:.0f} GB; "
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {jvm}, librdkafka {libversion()[0]}\n"
-        f"- three brokers a side, Kafka with {KAFKA_HEAP} heaps as its start script gives them; default settings otherwise\n"
-        "- CPU and memory are those of the broker processes (kafkalite's guardian included), not of clients and ZooKeeper\n"
+        f"{platform.system()} {platform.release()}, {clients}\n"
+        f"- three brokers a side, Kafka with {KAFKA_HEAP} heaps as its start script gives them; otherwise defaults\n"
+        "- CPU and memory are those of the broker processes, kafkalite's guardian included, not of clients and ZooKeeper\n"
     )
 
 

@@ -62,8 +62,8 @@ class Bench:
     def run(self, cells: Sequence[Cell], results: Results) -> dict[str, str]:
         """Measure into ``results``; cell → reason for those that failed."""
         failed: dict[str, str] = {}
-        for cell in (cell for cell in cells if isinstance(cell, FreshCell)):
-            self._guarded(cell, failed, partial(self._fresh, cell, results))
+        for fresh in (cell for cell in cells if isinstance(cell, FreshCell)):
+            self._guarded(fresh, failed, partial(self._fresh, fresh, results))
         on_cluster = [cell for cell in cells if isinstance(cell, ClusterCell)]
         if on_cluster:
             sides = [Side(maker, self._directory / "clusters") for maker in self._makers]
@@ -110,7 +110,11 @@ def _chosen(names: str | None) -> list[Cell]:
     for name in wanted:
         if name not in known and not any(cell.startswith(name + "-") for cell in known):
             raise SystemExit(f"no cell {name!r}; there are {', '.join(sorted(known))}")
-    return [cell for cell in CELLS if any(cell.name == name or cell.name.startswith(name + "-") for name in wanted)]
+    return [
+        cell
+        for cell in CELLS
+        if any(cell.name == name or (name not in known and cell.name.startswith(name + "-")) for name in wanted)
+    ]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -18,6 +18,7 @@ from kafkalite.zk.port import (
     ConnectionLostError,
     NodeExistsError,
     NoNodeError,
+    NotEmptyError,
     SessionExpiredError,
     SetData,
     ZkError,
@@ -29,7 +30,7 @@ from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError
 from kafkalite.zk.stores.feeds import KEEP_MS
 from kafkalite.zk.stores.isr import IsrStore
 from kafkalite.zk.stores.notifications import NotificationStore
-from kafkalite.zk.stores.paths import ensure_paths
+from kafkalite.zk.stores.paths import ensure_paths, set_or_create
 from kafkalite.zk.stores.producer_ids import ProducerIdStore
 from kafkalite.zk.stores.topics import TopicStore
 from kafkalite.zk.znodes import topics as znodes
@@ -266,6 +267,31 @@ def test_deleted_topic_leaves_nothing(house: House) -> None:
     claim = house.claim()
     run(house.controller().create_states(claim, house.states(250)))
     run(AdminStore(house.client).create_delete_topic("t"))
+    run(house.controller().delete_topic(claim, "t"))
+    assert [path for path in house.server.paths() if path.endswith("/t") or "/t/" in path] == []
+
+
+def test_what_groups_keep_of_a_deleted_topic_goes_too(house: House) -> None:
+    house.topic()
+    claim = house.claim()
+    for path in ("/consumers/g/offsets/t/0", "/consumers/h/owners/t/0", "/consumers/g/offsets/u/0"):
+        run(set_or_create(house.client, path, b"1"))
+    run(house.controller().delete_topic(claim, "t"))
+    left = [path for path in house.server.paths("/consumers/") if path.rsplit("/", 1)[-1] in ("0", "t", "u")]
+    assert left == ["/consumers/g/offsets/u", "/consumers/g/offsets/u/0"]
+
+
+def test_topic_overrides_and_wish_go_in_one_transaction(house: House) -> None:
+    """Where the last of it is refused, the topic is still there to be deleted again."""
+    house.topic()
+    claim = house.claim()
+    run(house.controller().create_states(claim, house.states()))
+    run(AdminStore(house.client).create_delete_topic("t"))
+    run(set_or_create(house.client, "/admin/delete_topics/t/foreign", b""))
+    with pytest.raises(NotEmptyError):
+        run(house.controller().delete_topic(claim, "t"))
+    assert "/brokers/topics/t" in house.server.paths() and "/config/topics/t" in house.server.paths()
+    run(house.client.delete("/admin/delete_topics/t/foreign"))
     run(house.controller().delete_topic(claim, "t"))
     assert [path for path in house.server.paths() if path.endswith("/t") or "/t/" in path] == []
 

@@ -29,7 +29,7 @@ from kafkalite.zk.port import (
 )
 from kafkalite.zk.stores.batches import bundles
 from kafkalite.zk.stores.paths import children, read
-from kafkalite.zk.znodes import admin, config, controller, topics
+from kafkalite.zk.znodes import admin, config, consumers, controller, topics
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 OpResult = ZnodeStat | str | None
@@ -171,19 +171,40 @@ class ControllerStore:
         return written
 
     async def delete_topic(self, claim: ControllerClaim, topic: str) -> None:
-        """Remove everything of ``topic``: states, assignment, overrides, and last the wish to delete it.
+        """Remove everything of ``topic``: offsets that groups keep of it, states, and last, all at once, assignment,
+        overrides and the wish to delete it, so that nobody ever sees the topic without the wish.
 
-        Call it only after every replica has acknowledged the deletion of its log.
+        Call it only after every replica has acknowledged the deletion of its log. Where it fails midway it can be
+        called again.
         """
+        ops = [Delete(path) for path in await self._consumer_paths(topic)]
         indexes = await children(self._client, topics.partitions_path(topic))
-        ops: list[Op] = []
         for tp in (TopicPartition(topic, int(index)) for index in indexes):
             ops += [Delete(topics.state_path(tp)), Delete(topics.partition_path(tp))]
-        ops += [Delete(topics.partitions_path(topic)), Delete(topics.topic_path(topic))]
-        ops += [Delete(config.config_path(config.TOPICS, topic)), Delete(admin.delete_topic_path(topic))]
         for result in await self.commit_groups(claim, [[op] for op in ops]):
             if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
                 raise result
+        last = [topics.partitions_path(topic), topics.topic_path(topic)]
+        last += [config.config_path(config.TOPICS, topic), admin.delete_topic_path(topic)]
+        there = await gather(self._client.exists(path) for path in last)
+        [outcome] = await self.commit_groups(
+            claim, [[Delete(path) for path, stat in zip(last, there, strict=True) if stat is not None]]
+        )
+        if isinstance(outcome, ZkError):
+            raise outcome
+
+    async def _consumer_paths(self, topic: str) -> list[str]:
+        """What consumers keep of ``topic`` below ``/consumers``, children first."""
+        groups = await children(self._client, consumers.CONSUMERS)
+        above = [path for group in groups for path in consumers.topic_paths(group, topic)]
+        found = await gather(self._client.exists(path) for path in above)
+        kept = [path for path, stat in zip(above, found, strict=True) if stat is not None]
+        below = await gather(children(self._client, path) for path in kept)
+        return [
+            path
+            for parent, names in zip(kept, below, strict=True)
+            for path in (*(f"{parent}/{name}" for name in names), parent)
+        ]
 
     async def _guarded(self, claim: ControllerClaim, groups: Sequence[Sequence[Op]]) -> list[list[OpResult]] | ZkError:
         """``groups`` in one transaction with the check; the error at fault where it was refused."""

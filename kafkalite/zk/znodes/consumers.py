@@ -39,6 +39,11 @@ def offset_path(group: str, tp: TopicPartition) -> str:
     return f"{CONSUMERS}/{group}/offsets/{tp.topic}/{tp.partition}"
 
 
+def topic_paths(group: str, topic: str) -> tuple[str, str]:
+    """The containers of what ``group`` keeps of ``topic``: owners and offsets of its partitions."""
+    return f"{CONSUMERS}/{group}/owners/{topic}", f"{CONSUMERS}/{group}/offsets/{topic}"
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerRegistration:
     """A member: streams by topic (or by pattern); ``pattern`` is ``static``, ``white_list`` or ``black_list``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from integration.bench.side import Side
@@ -14,8 +14,13 @@ Order = tuple[str, dict[str, Any]]
 """Which client, and its arguments."""
 
 
-def run_clients(side: Side, orders: Sequence[Order], timeout: float = 180.0) -> tuple[list[dict[str, float]], float]:
-    """Run the clients at once: what each measured, and the CPU seconds of all brokers meanwhile."""
+def run_clients(
+    side: Side, orders: Sequence[Order], timeout: float = 180.0, meanwhile: Callable[[], None] | None = None
+) -> tuple[list[dict[str, float]], float]:
+    """Run the clients at once: what each measured, and the CPU seconds of all brokers meanwhile.
+
+    ``meanwhile`` is called once they run.
+    """
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "integration.bench.load", what, json.dumps(arguments)],
@@ -35,6 +40,8 @@ def run_clients(side: Side, orders: Sequence[Order], timeout: float = 180.0) -> 
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
+        if meanwhile is not None:
+            meanwhile()
         results = []
         for process in processes:
             out, _ = process.communicate(timeout=timeout)

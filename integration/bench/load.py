@@ -1,16 +1,20 @@
 """The clients of the bench, each a process of its own.
 
 ``python -m integration.bench.load WHAT '{json}'`` prints one JSON line. Both sides get the same requests. Where Python
-would be the bottleneck it does not touch single records: the producer hands librdkafka whole lists, and ``fetch`` speaks
-the protocol on a plain socket and looks at batch headers only.
+would be the bottleneck it does not touch single records: the producer hands librdkafka whole lists, and ``fetch``
+speaks the protocol on a plain socket and looks at batch headers only.
 """
 
 from __future__ import annotations
 
 import json
+import struct
 import sys
+import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
+from statistics import quantiles
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -19,6 +23,8 @@ from integration.bench.raw import fetch_all
 
 CHUNK = 10000
 """Messages handed to librdkafka at once."""
+STAMP = struct.Struct(">d")
+PADDING = bytes(92)
 
 
 def wait_for_start() -> None:
@@ -101,7 +107,88 @@ def fetch(topic: str, leaders: list[tuple[str, int, int]], count: int) -> dict[s
     return {"count": got, "seconds": time.monotonic() - start, "bytes": size}
 
 
-CLIENTS: dict[str, Callable[..., dict[str, float]]] = {"produce": produce, "consume": consume, "fetch": fetch}
+def latency(bootstrap: str, topic: str, rate: int, seconds: float, acks: str) -> dict[str, float]:
+    """Milliseconds from the call of produce to the record in the consumer's hands, at a steady rate, no lingering."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": acks, "log_level": 0})
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "fetch.min.bytes": 1,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    lag: list[float] = []
+    count = int(rate * seconds)
+    warm = rate
+    reader = threading.Thread(target=_read_stamps, args=(consumer, count + warm, lag))
+    for _ in range(20):  # connections are made and the first requests are over before the clock starts
+        producer.produce(topic, STAMP.pack(0.0) + PADDING, partition=0)
+        producer.flush(30)
+    wait_for_start()
+    reader.start()
+    start = time.monotonic()
+    for number in range(count + warm):
+        ahead = start + number / rate - time.monotonic()
+        if ahead > 0:
+            time.sleep(ahead)
+        producer.produce(topic, STAMP.pack(time.monotonic()) + PADDING, partition=0)
+        producer.poll(0)
+    producer.flush(60)
+    reader.join()
+    consumer.close()
+    steps = quantiles(lag[warm:], n=100, method="inclusive")
+    return {"p50": steps[49], "p99": steps[98]}
+
+
+def _read_stamps(consumer: Any, count: int, lag: list[float]) -> None:
+    deadline = time.monotonic() + 60
+    while len(lag) < count and time.monotonic() < deadline:
+        record = consumer.poll(1.0)
+        if record is None or record.error() is not None:
+            continue
+        (sent,) = STAMP.unpack_from(record.value())
+        if sent:
+            lag.append((time.monotonic() - sent) * 1000)
+
+
+def gap(bootstrap: str, topic: str, seconds: float) -> dict[str, float]:
+    """The longest time between two acknowledgements, at 1,000 messages a second."""
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": "all", "log_level": 0})
+    acknowledged: list[float] = []
+    lost: list[object] = []
+
+    def delivered(error: object, _: object) -> None:
+        if error is None:
+            acknowledged.append(time.monotonic())
+        else:
+            lost.append(error)
+
+    producer.produce(topic, PADDING, on_delivery=delivered)
+    producer.flush(30)
+    wait_for_start()
+    start = time.monotonic()
+    number = 0
+    while (now := time.monotonic()) < start + seconds:
+        number += 1
+        producer.produce(topic, PADDING, on_delivery=delivered)
+        producer.poll(max(0.0, start + number / 1000 - now))
+    producer.flush(60)
+    began = [moment for moment in acknowledged if moment >= start]
+    longest = max(later - earlier for earlier, later in pairwise(began))
+    return {"gap": longest, "count": len(acknowledged), "lost": len(lost) + len(producer)}
+
+
+CLIENTS: dict[str, Callable[..., dict[str, float]]] = {
+    "produce": produce,
+    "consume": consume,
+    "fetch": fetch,
+    "latency": latency,
+    "gap": gap,
+}
 
 
 def main() -> None:

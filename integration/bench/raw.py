@@ -30,7 +30,7 @@ class RawConnection:
     def __init__(self, host: str, port: int, timeout: float = 30.0) -> None:
         self._socket = socket.create_connection((host, port), timeout=timeout)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._buffer = bytearray(2 << 20)
+        self._buffer = bytearray(4096)
         self._correlation = 0
 
     def __enter__(self) -> RawConnection:
@@ -55,6 +55,10 @@ class RawConnection:
         """A request and its answer as messages of the codec."""
         body = encode_request(api_key, version, message)
         return decode_response(api_key, version, self.roundtrip(api_key, version, body))
+
+    def metadata_of_nothing(self) -> None:
+        """The smallest question that every broker answers."""
+        self.roundtrip(ApiKey.METADATA, 1, struct.pack(">i", 0))
 
     def _receive(self, size: int) -> memoryview:
         if len(self._buffer) < size:

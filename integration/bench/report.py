@@ -87,7 +87,7 @@ def _head(rounds: int, minutes: float) -> str:
         f"- {_processor()}, {os.cpu_count()} cores shared by brokers, ZooKeeper and clients, {memory:.0f} GB; "
         f"{platform.system()} {platform.release()}, {clients}\n"
         f"- three brokers a side, Kafka with {KAFKA_HEAP} heaps as its start script gives them; otherwise defaults\n"
-        "- CPU and memory are those of the broker processes, kafkalite's guardian included, not of clients and ZooKeeper\n"
+        "- CPU and memory are those of the broker processes (with kafkalite's guardian), not of clients or ZooKeeper\n"
     )
 
 

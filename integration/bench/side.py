@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from integration.harness.java import kafka_launcher
@@ -23,6 +24,7 @@ KAFKA_HEAP = "1g"
 """What Kafka's own start script gives its broker."""
 
 TICKS = os.sysconf("SC_CLK_TCK")
+FILL_CHUNK = 10000
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 # Both sides have the same settings; everything else is Kafka's default.
@@ -62,6 +64,7 @@ class Side:
             self.directory, brokers, launcher=maker.launcher, overrides={**OVERRIDES, **(overrides or {})}
         )
         self.admin: AdminClient | None = None
+        self._filled: dict[tuple[int, int], str] = {}
 
     def start(self) -> Side:
         """Start ZooKeeper and the brokers."""
@@ -84,13 +87,37 @@ class Side:
         self, topic: str, partitions: int = 1, factor: int = 1, assignment: list[list[int]] | None = None
     ) -> None:
         """Create a topic and wait until every partition has a leader."""
+        self.request_topic(topic, partitions, factor, assignment)
+        count = len(assignment) if assignment is not None else partitions
+        wait_for(lambda: self._all_led(topic, count), f"all partitions of {topic} have a leader")
+
+    def request_topic(
+        self, topic: str, partitions: int, factor: int, assignment: list[list[int]] | None = None
+    ) -> None:
+        """Create a topic; it may not be led yet."""
         assert self.admin is not None
         if assignment is not None:
             new = NewTopic(topic, num_partitions=len(assignment), replica_assignment=assignment)
         else:
             new = NewTopic(topic, num_partitions=partitions, replication_factor=factor)
-        self.admin.create_topics([new])[topic].result(60)
-        wait_for(lambda: self._all_led(topic, new.num_partitions), f"all partitions of {topic} have a leader")
+        self.admin.create_topics([new], request_timeout=60)[topic].result(60)
+
+    def filled_topic(self, size: int, count: int) -> str:
+        """A topic of one partition with ``count`` messages of ``size`` bytes; made at the first call."""
+        topic = self._filled.get((size, count))
+        if topic is None:
+            topic = f"filled-{size}-{count}"
+            self.create_topic(topic)
+            fill(self.bootstrap, topic, size, count)
+            self._filled[size, count] = topic
+        return topic
+
+    def leader(self, topic: str, partition: int) -> tuple[str, int]:
+        """Host and port of a partition's leader."""
+        assert self.admin is not None
+        metadata = self.admin.list_topics(topic, timeout=10)
+        broker = metadata.brokers[metadata.topics[topic].partitions[partition].leader]
+        return broker.host, broker.port
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic; its files go a second later."""
@@ -119,6 +146,20 @@ class Side:
         assert self.admin is not None
         found = self.admin.list_topics(topic, timeout=10).topics[topic].partitions
         return len(found) == partitions and all(p.leader >= 0 and p.error is None for p in found.values())
+
+
+def fill(bootstrap: str, topic: str, size: int, count: int) -> None:
+    """Produce ``count`` messages of ``size`` bytes to partition 0."""
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 5, "acks": "1", "queue.buffering.max.messages": 1000000}
+    )
+    batch = [{"value": bytes(range(256)) * (size // 256) + bytes(size % 256)}] * FILL_CHUNK
+    sent = 0
+    while sent < count:
+        sent += producer.produce_batch(topic, batch[: count - sent], partition=0)
+        producer.poll(0.001)
+    if producer.flush(120):
+        raise RuntimeError(f"{topic} could not be filled")
 
 
 def children(pid: int) -> list[int]:

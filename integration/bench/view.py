@@ -1,0 +1,71 @@
+"""A cluster as its brokers tell it: who is controller, and whether a topic is led and in sync everywhere."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from integration.bench.raw import RawConnection
+from integration.bench.side import Side
+from integration.harness.wait import wait_for
+from kafkalite.embedded.probe import ask
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import request_class
+
+METADATA_VERSION = 5
+OFFSETS_VERSION = 4
+LATEST = -1
+
+
+def controller(side: Side) -> int:
+    """The active controller's broker id."""
+    host, port = side.cluster.address(side.cluster.broker_ids[0]).split(":")
+    return wait_for(lambda: max(ask(host, int(port)).controller, 0), "there is a controller")
+
+
+def all_in_sync(side: Side, topic: str, partitions: int) -> bool:
+    """Whether every live broker shows all partitions led with all replicas in sync, and every leader serves its own."""
+    leaders: dict[int, list[int]] = {}
+    for broker_id in side.cluster.broker_ids:
+        with _connect(side, broker_id) as connection:
+            found = _leaders(connection, topic, partitions)
+        if found is None:
+            return False
+        leaders = found
+    return all(_serves(side, leader, topic, theirs) for leader, theirs in leaders.items())
+
+
+def _connect(side: Side, broker_id: int) -> RawConnection:
+    host, port = side.cluster.address(broker_id).split(":")
+    return RawConnection(host, int(port))
+
+
+def _leaders(connection: RawConnection, topic: str, partitions: int) -> dict[int, list[int]] | None:
+    """Leader → partitions, where all are led and in sync."""
+    wanted = request_class(ApiKey.METADATA)
+    request = wanted(topics=[wanted.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+    (answer,) = connection.ask(ApiKey.METADATA, METADATA_VERSION, request).topics
+    if answer.error_code or len(answer.partitions) != partitions:
+        return None
+    leaders: dict[int, list[int]] = defaultdict(list)
+    for partition in answer.partitions:
+        if partition.error_code or partition.leader_id < 0:
+            return None
+        if len(partition.isr_nodes) != len(partition.replica_nodes):
+            return None
+        leaders[partition.leader_id].append(partition.partition_index)
+    return leaders
+
+
+def _serves(side: Side, leader: int, topic: str, partitions: list[int]) -> bool:
+    """Whether the leader tells the end of each partition, which only a leader does."""
+    wanted = request_class(ApiKey.LIST_OFFSETS)
+    asked = [
+        wanted.ListOffsetsTopic.ListOffsetsPartition(
+            partition_index=partition, current_leader_epoch=-1, timestamp=LATEST
+        )
+        for partition in partitions
+    ]
+    request = wanted(replica_id=-1, isolation_level=0, topics=[wanted.ListOffsetsTopic(name=topic, partitions=asked)])
+    with _connect(side, leader) as connection:
+        (answer,) = connection.ask(ApiKey.LIST_OFFSETS, OFFSETS_VERSION, request).topics
+    return all(not partition.error_code for partition in answer.partitions)

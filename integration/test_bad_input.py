@@ -75,7 +75,7 @@ def test_errors_by_name(shared_cluster: LocalCluster) -> None:
         assert produce_error(wire, produce_body(topic, 0, good[:-4])) in (CORRUPT_MESSAGE, INVALID_RECORD)
         assert fetch_error(wire, fetch_body(topic, 0, 99)) == OFFSET_OUT_OF_RANGE
         assert fetch_error(wire, fetch_body(topic, 9, 0)) == UNKNOWN_TOPIC
-        assert Cursor(wire.call(API_VERSIONS, 99, b"")).take("h") == UNSUPPORTED_VERSION
+        assert Cursor(wire.call(API_VERSIONS, 99, b"\x00")).take("h") == UNSUPPORTED_VERSION
         assert produce_error(wire, produce_body(topic, 0, good)) == 0
     with Wire(shared_cluster.address(follower)) as wire:
         assert produce_error(wire, produce_body(topic, 0, good)) == NOT_LEADER

@@ -57,7 +57,7 @@ class Confluent(ClientAdapter):
         try:
             consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in starts.items()])
             while len(read) < count:
-                records = consumer.consume(500, TIMEOUT / 2)
+                records = consumer.consume(min(500, count - len(read)), TIMEOUT / 2)
                 assert records, f"only {len(read)} of {count} records came"
                 for record in records:
                     if record.error():

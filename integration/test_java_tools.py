@@ -153,8 +153,9 @@ def test_get_offset_shell_by_time(shared_cluster: LocalCluster) -> None:
     """Earliest, latest, greatest timestamp, and none for the future."""
     topic = create(shared_cluster, "offsets")
     Confluent().produce(shared_cluster.bootstrap, topic, make_items(4, 10, 1))  # one millisecond apart
-    for time, offset in (("-2", "0"), ("-1", "10"), ("-3", "9"), ("1", "0"), ("99999999999999", "")):
+    for time, offset in (("-2", "0"), ("-1", "10"), ("-3", "9"), ("1", "0")):
         assert tool(shared_cluster, OFFSETS, "--topic", topic, "--time", time) == [f"{topic}:0:{offset}"]
+    assert tool(shared_cluster, OFFSETS, "--topic", topic, "--time", "99999999999999") == []
 
 
 def test_delete_records_and_log_dirs(shared_cluster: LocalCluster, tmp_path: Path) -> None:

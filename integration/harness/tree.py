@@ -116,7 +116,7 @@ class Tree:
 
 
 def session_password(session: int) -> bytes:
-    """The password that ZooKeeper gives a session: the first 16 bytes of Java's ``Random``, seeded by the session's id."""
+    """The password that ZooKeeper gives a session: 16 bytes of Java's ``Random``, seeded by the session's id."""
     seed = ((session ^ _SECRET) ^ _MULTIPLIER) & _MASK
     password = b""
     for _ in range(4):

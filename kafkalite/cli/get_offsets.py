@@ -39,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print ``topic:partition:offset`` lines; a partition without such an offset has none after the colon."""
+    """Print ``topic:partition:offset`` lines; a partition that has no such offset is left out, in JSON it has none."""
     from kafka import TopicPartition as LibraryPartition
 
     if args.topic_partitions and (args.topic or args.partitions):
@@ -67,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
         )
         return 0
     for tp, offset in values.items():
-        print(f"{tp.topic}:{tp.partition}:{offset if offset >= 0 else ''}")
+        if offset >= 0:
+            print(f"{tp.topic}:{tp.partition}:{offset}")
     return 0
 
 

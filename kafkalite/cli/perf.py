@@ -222,7 +222,8 @@ def window_line(values: Sequence[float], seconds: float, size: int) -> str:
     report = summary(values, seconds, size)
     return (
         f"{report['records']} records sent, {report['records_per_s']:.1f} records/sec "
-        f"({report['mb_per_s']:.2f} MB/sec), {report['avg_ms']:.1f} ms avg latency, {report['max_ms']:.1f} ms max latency."
+        f"({report['mb_per_s']:.2f} MB/sec), {report['avg_ms']:.1f} ms avg latency, "
+        f"{report['max_ms']:.1f} ms max latency."
     )
 
 

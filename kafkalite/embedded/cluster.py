@@ -55,7 +55,7 @@ class LocalCluster:
     """Brokers 1…N and their ZooKeeper in ``directory``.
 
     ``zookeeper`` is a connection string where ZooKeeper runs already; without it the cluster has an embedded one.
-    Broker N listens on ``port_base + N - 1`` (its control plane ``brokers`` higher); 0 takes what is free. ``overrides``
+    Broker N listens on ``port_base + N - 1`` (its control plane ``brokers`` higher); 0: what is free. ``overrides``
     go to every broker's ``server.properties``; ``environment`` to every broker process. A ``detached``
     cluster outlives whoever started it; otherwise its ZooKeeper goes with the thread that started it.
     """

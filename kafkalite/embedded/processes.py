@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 FIRST_PORT, LAST_PORT = 20000, 32000
-"""Free ports come from below the kernel's ephemeral range, where no outgoing connection takes one between two starts."""
+"""Free ports come from below the kernel's ephemeral range: no outgoing connection takes one between two starts."""
 
 POLL_INTERVAL = 0.01
 

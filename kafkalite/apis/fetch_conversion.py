@@ -13,6 +13,7 @@ import struct
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer, FileRegion
+from kafkalite.record.batch import CorruptRecordError
 from kafkalite.record.convert import down_convert
 
 _OVERHEAD = 12
@@ -24,7 +25,11 @@ _ZSTD = 4
 def down_converted(version: int, records: FileRegion | Buffer, fetch_offset: int) -> bytes:
     """``records`` as messages for a Fetch of ``version`` 0 to 3. Raises :class:`ApiError`."""
     data = records.read() if isinstance(records, FileRegion) else records
-    return down_convert(data, 0 if version <= 1 else 1, fetch_offset)
+    try:
+        return down_convert(data, 0 if version <= 1 else 1, fetch_offset)
+    except CorruptRecordError as error:
+        # What a producer hid in a well-formed batch is found by whoever walks its records.
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
 
 
 def without_zstd(records: FileRegion | Buffer) -> FileRegion | Buffer:

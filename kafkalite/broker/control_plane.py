@@ -7,6 +7,7 @@ Answers to: ``kafka.server.KafkaApis`` (``handleLeaderAndIsrRequest`` and its li
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 from kafkalite.cluster.control import (
@@ -22,6 +23,7 @@ from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker
 from kafkalite.common.errors import ErrorCode
 from kafkalite.controller.controller import Controller
 from kafkalite.network.client import ConnectionLost
+from kafkalite.network.complaints import Complaints
 from kafkalite.network.control import ControlClient
 from kafkalite.replication.manager import ReplicaManager
 
@@ -48,6 +50,7 @@ class ControlPlane:
         self._replicas = replicas
         self._controller = controller
         self._on_metadata = on_metadata
+        self._complaints = Complaints(log, time.monotonic)
 
     async def handle(self, request: ControlRequest) -> ControlResponse:
         """Carry ``request`` out; the answer says what went wrong."""
@@ -65,13 +68,13 @@ class ControlPlane:
     def _fence(self, request: LeaderAndIsr | StopReplica | UpdateMetadata) -> ErrorCode | None:
         what = type(request).__name__
         if request.controller_epoch < self._controller_epoch:
-            log.warning(
+            self._complaints.warning(
                 "%s of controller %d refused: its epoch %d is older than %d",
                 what, request.controller_id, request.controller_epoch, self._controller_epoch,
             )  # fmt: skip
             return ErrorCode.STALE_CONTROLLER_EPOCH
         if request.broker_epoch != self.broker_epoch:
-            log.warning(
+            self._complaints.warning(
                 "%s of controller %d refused: it was meant for broker epoch %d, ours is %d",
                 what, request.controller_id, request.broker_epoch, self.broker_epoch,
             )  # fmt: skip

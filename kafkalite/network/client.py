@@ -202,6 +202,8 @@ class BrokerConnection:
         try:
             for frame in self._parser.received(self._scratch, count):
                 self._answer(memoryview(frame))
+            if self._parser.offence:
+                raise ProtocolError(self._parser.offence)
         except ProtocolError as error:
             self._lose(str(error))
 

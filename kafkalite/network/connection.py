@@ -128,6 +128,8 @@ class Connection:
             self._held = held
             if frames:
                 self._dispatch(frames)
+            if parser.offence:
+                self.abort(parser.offence)
         except ProtocolError as error:
             self.abort(str(error))
         finally:
@@ -290,6 +292,9 @@ class Connection:
         """See :class:`kafkalite.network.request.Responder`."""
         if not self.closed:
             self._server.complaints.warning("closing the connection of %s: %s", self.info.peer, why)
+            if self.output and not self._blocked and not self._warming:
+                # What was asked before the offence has its answer, as far as the socket takes it at once.
+                self._write()
             self.close(why)
 
     def close(self, why: str) -> None:

@@ -8,6 +8,7 @@ A flood of produces never delays a leader change, for the two share neither a co
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
@@ -21,6 +22,7 @@ from kafkalite.cluster.model import Endpoint
 from kafkalite.common.errors import ErrorCode, StartupError
 from kafkalite.common.tasks import Future, Lane
 from kafkalite.network.client import ConnectionLost
+from kafkalite.network.complaints import Complaints
 from kafkalite.network.control_codec import MAX_FRAME, decode, encode
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import FrameParser
@@ -30,18 +32,30 @@ log = logging.getLogger(__name__)
 ControlHandler = Callable[[ControlRequest], Awaitable[ControlResponse]]
 Message = ControlRequest | ControlResponse
 
+MAX_WAITING = 100
+"""So many requests of one connection may wait before it is read no further."""
+
+_complaints = Complaints(log, time.monotonic)
+
 
 class ControlConnection(Protocol):
-    """Frames of one connection, either side: decoded messages go to ``on_message``."""
+    """Frames of one connection, either side: decoded messages go to ``on_message``.
+
+    Who sends but does not read is read no further until it does: the transport says so by
+    :meth:`pauseProducing`, and the server where too much waits to be handled by :meth:`hold`.
+    """
 
     def __init__(self, on_message: Callable[[int, Message], None], on_lost: Callable[[str], None]) -> None:
         self._on_message = on_message
         self._on_lost = on_lost
         self._parser = FrameParser(MAX_FRAME)
+        self._unread = False
+        self._held = False
 
     def connectionMade(self) -> None:  # noqa: N802
         """Small messages are not to wait for others."""
         transport = cast(Any, self.transport)
+        transport.registerProducer(self, True)
         if hasattr(transport, "setTcpNoDelay"):
             transport.setTcpNoDelay(True)
             transport.setTcpKeepAlive(True)
@@ -51,9 +65,39 @@ class ControlConnection(Protocol):
         try:
             for frame in self._parser.feed(data):
                 self._on_message(*decode(frame))
+            if self._parser.offence:
+                raise ProtocolError(self._parser.offence)
         except ProtocolError as error:
-            log.warning("control plane: closing the connection of %s: %s", self.peer, error)
+            _complaints.warning("control plane: closing the connection of %s: %s", self.peer, error)
             cast(Any, self.transport).abortConnection()
+
+    def pauseProducing(self) -> None:  # noqa: N802
+        """The transport has more to send than the peer takes."""
+        self._unread = True
+        self._read_or_not()
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        """The peer took it."""
+        self._unread = False
+        self._read_or_not()
+
+    def stopProducing(self) -> None:  # noqa: N802
+        """The transport is done for; :meth:`connectionLost` follows."""
+
+    def hold(self, held: bool) -> None:
+        """Whether what comes is to wait in the kernel."""
+        if held != self._held:
+            self._held = held
+            self._read_or_not()
+
+    def _read_or_not(self) -> None:
+        transport = cast(Any, self.transport)
+        if transport is None or getattr(transport, "disconnected", False):
+            return
+        if self._unread or self._held:
+            transport.pauseProducing()
+        else:
+            transport.resumeProducing()
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
         """It is over."""
@@ -105,20 +149,30 @@ class ControlServer:
 
     def accept(self) -> ControlConnection:
         """A connection came: the protocol that serves it."""
-        lane = Lane("control plane", lambda event: self._serve(connection, *event))
+
+        async def serve(event: tuple[int, Message]) -> None:
+            await self._serve(connection, *event)
+            if connection in self._connections:
+                connection.hold(lane.depth >= MAX_WAITING)
+
+        lane = Lane("control plane", serve)
 
         def lost(why: str) -> None:
             log.debug("control plane: %s", why)
             lane.close()
             self._connections.discard(connection)
 
-        connection = ControlConnection(lambda number, message: lane.put((number, message)), lost)
+        def put(number: int, message: Message) -> None:
+            lane.put((number, message))
+            connection.hold(lane.depth >= MAX_WAITING)
+
+        connection = ControlConnection(put, lost)
         self._connections.add(connection)
         return connection
 
     async def _serve(self, connection: ControlConnection, correlation_id: int, request: Message) -> None:
         if isinstance(request, ControlResponse):
-            log.warning("control plane: %s sent an answer where requests belong", connection.peer)
+            _complaints.warning("control plane: %s sent an answer where requests belong", connection.peer)
             connection.lose()
             return
         try:

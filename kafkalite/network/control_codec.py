@@ -51,6 +51,7 @@ def decode(frame: bytes | bytearray | memoryview) -> tuple[int, ControlRequest |
     try:
         correlation_id, kind, fields = msgpack.unpackb(frame, use_list=False, strict_map_key=True)
         value = _READERS[kind](*fields)
+        _check_head(value)
     except ProtocolError:
         raise
     except Exception as error:
@@ -59,6 +60,18 @@ def decode(frame: bytes | bytearray | memoryview) -> tuple[int, ControlRequest |
     if not isinstance(correlation_id, int):
         raise ProtocolError("a control message has no correlation id")
     return correlation_id, value
+
+
+def _check_head(value: ControlRequest | ControlResponse) -> None:
+    """What a message is fenced by must be numbers, whoever sent it."""
+    if isinstance(value, ControlResponse):
+        return
+    if isinstance(value, ControlledShutdown):
+        head: tuple[object, ...] = (value.broker_id, value.broker_epoch)
+    else:
+        head = (value.controller_id, value.controller_epoch, value.broker_epoch)
+    if any(type(number) is not int for number in head):
+        raise ProtocolError(f"a control message is headed by {head}")
 
 
 def _fields(value: ControlRequest | ControlResponse) -> tuple[int, tuple[Any, ...]]:

@@ -132,7 +132,7 @@ class FrameParser:
     or views of it, for as long as it is needed.
     """
 
-    __slots__ = ("_filled", "_first", "_large", "_memory", "_pool", "_size", "_tail", "max_size")
+    __slots__ = ("_filled", "_first", "_large", "_memory", "_pool", "_size", "_tail", "max_size", "offence")
 
     LARGE = 1 << 15
     """A frame larger than this gets its own memory before it is complete."""
@@ -145,6 +145,8 @@ class FrameParser:
 
     def __init__(self, max_size: int, pool: FramePool | None = None, trusted: bool = False) -> None:
         self.max_size = max_size
+        self.offence = ""
+        """What is wrong behind the frames that were returned last; nothing more can be read."""
         self._pool = pool or FramePool(0)
         self._first = max_size if trusted else self.STRANGER
         self._tail: bytes | bytearray = b""
@@ -176,7 +178,8 @@ class FrameParser:
         """``count`` bytes came into the last :meth:`target`: the frames that are complete now, without their lengths.
 
         ``scratch`` is the buffer under the view that :meth:`target` was given.
-        Raises :class:`ProtocolError` for a negative or too large length.
+        Raises :class:`ProtocolError` for a negative or too large length; where good frames stand before it, they are
+        returned, and ``offence`` says what follows them.
         """
         memory = self._memory
         if memory is not None:
@@ -195,7 +198,11 @@ class FrameParser:
             size: int = unpack(scratch, pos)[0]
             after = pos + 4 + size
             if not 0 <= size <= max_size:
-                raise ProtocolError(f"a frame of {size} bytes (at most {max_size} are allowed)")
+                self.offence = f"a frame of {size} bytes (at most {max_size} are allowed)"
+                if not frames:
+                    raise ProtocolError(self.offence)
+                self._tail = b""
+                return frames
             if after > end:
                 if size > self.LARGE:
                     self._start_large(scratch, pos + 4, end, size)
@@ -221,6 +228,8 @@ class FrameParser:
                 target.release()
                 rest = rest[count:]
                 frames += self.received(scratch, count)
+                if self.offence:
+                    break
         return frames
 
     def _start_large(self, scratch: bytearray, pos: int, end: int, size: int) -> None:

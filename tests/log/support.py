@@ -47,6 +47,11 @@ class FaultyFileSystem(FileSystem):
         self._paths[fd] = path
         return fd
 
+    def close(self, fd: int) -> None:
+        # The number is soon another file's, and not all of them are opened here.
+        self._paths.pop(fd, None)
+        super().close(fd)
+
     def pwrite(self, fd: int, data: Any, position: int) -> None:
         path = self._paths.get(fd, "")
         if "pwrite" in self.fail and self.only in path:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Awaitable
 from typing import Any
 
+import msgpack  # type: ignore[import-untyped]
 import pytest
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
@@ -25,7 +26,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.network.client import ConnectionLost
-from kafkalite.network.control import ControlChannel, ControlServer
+from kafkalite.network.control import MAX_WAITING, ControlChannel, ControlServer
 from kafkalite.network.control_codec import decode, encode
 from kafkalite.protocol.errors import ProtocolError
 
@@ -209,3 +210,51 @@ def test_what_a_gone_client_asked_is_not_answered() -> None:
     wire.far.connectionLost()
     handler.answers[0].callback(ControlResponse(ErrorCode.NONE))
     assert wire.far_transport.value() == b""
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (1, (None, "x", None, (), ())),
+        (1, (1, 2.0, 3, (), ())),
+        (2, (1, True, 3, (), ())),
+        (3, (1, 2, b"3", ())),
+        (4, (None, 1)),
+        (4, (1, 1.5)),
+    ],
+)
+def test_what_a_message_is_fenced_by_must_be_numbers(fields: tuple[int, tuple[object, ...]]) -> None:
+    with pytest.raises(ProtocolError):
+        decode(msgpack.packb((1, *fields)))
+
+
+def test_a_peer_that_does_not_read_is_read_no_further() -> None:
+    wire = Wire(SlowHandler())
+    wire.connect()
+    assert wire.far_transport.producerState == "producing"
+    wire.far.pauseProducing()
+    assert wire.far_transport.producerState == "paused"
+    wire.far.resumeProducing()
+    assert wire.far_transport.producerState == "producing"
+
+
+def test_too_many_requests_wait_in_the_kernel() -> None:
+    handler = SlowHandler()
+    wire = Wire(handler)
+    wire.connect()
+    for number in range(MAX_WAITING + 1):
+        deferred(wire.channel.send(ControlledShutdown(1, number), 5.0))
+    wire.pump()
+    assert wire.far_transport.producerState == "paused"
+    for number in range(2):
+        handler.answers[number].callback(ControlResponse(ErrorCode.NONE))
+    assert wire.far_transport.producerState == "producing"
+
+
+def test_good_frames_before_a_bad_one_are_heard() -> None:
+    handler = SlowHandler()
+    wire = Wire(handler)
+    wire.connect()
+    wire.far.dataReceived(encode(1, ControlledShutdown(1, 1)) + b"\xff\xff\xff\xff")
+    assert handler.requests == [ControlledShutdown(1, 1)]
+    assert wire.far_transport.disconnected

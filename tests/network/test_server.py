@@ -290,6 +290,7 @@ def test_malformed_frames_close_the_connection_with_one_line(
     assert len(caplog.records) == 1
     assert text in caplog.text
     assert "10.0.0.1" in caplog.text
+    assert answers(sock.sent) == [(1, b"good")], "what was asked before the offence is answered"
 
 
 def test_a_handler_may_close_the_connection(caplog: pytest.LogCaptureFixture) -> None:

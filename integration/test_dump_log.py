@@ -36,9 +36,7 @@ def assert_same_dump(files: Sequence[Path]) -> None:
     )
     assert ours.returncode == 0, ours.stderr.decode()
     said = ours.stdout.decode(errors="surrogateescape")
-    difference = list(
-        difflib.unified_diff(theirs.out.splitlines(), said.splitlines(), "DumpLogSegments", "dump-log", n=1)
-    )
+    difference = list(difflib.unified_diff(theirs.out.splitlines(), said.splitlines(), "Kafka", "dump-log", n=1))
     assert not difference, "\n".join(difference[:40])
     for complaint in ("Mismatches in", "Non-secutive", "Found timestamp mismatch", "isvalid: false"):
         assert complaint not in theirs.out, theirs.out[-3000:]

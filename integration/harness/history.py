@@ -1,8 +1,8 @@
 """A load whose history can be judged: producers that note what was acknowledged, readers that note what they saw.
 
 A record's identity is a number: which producer sent it, and its how-manieth it is in its partition. Held against the
-log at the end, the notes tell whether anything acknowledged was lost or reordered, whether an offset ever had two records,
-and whether a reader ever saw what later was not there (that is: read above what was committed).
+log at the end, the notes tell whether anything acknowledged was lost or reordered, whether an offset ever had two
+records, and whether a reader ever saw what later was not there (that is: read above what was committed).
 """
 
 from __future__ import annotations

@@ -118,9 +118,8 @@ def test_a_flood_of_garbage(make_cluster: ClusterFactory) -> None:
         thrower.join()
     assert all(cluster.is_alive(broker_id) for broker_id in cluster.broker_ids)
     growth = {broker_id: rss(cluster, broker_id) - before[broker_id] for broker_id in cluster.broker_ids}
-    print(
-        f"memory grew by {[f'{size / 1e6:.0f} MB' for size in growth.values()]}, longest gap {producer.longest_gap:.2f} s"
-    )
+    grown = ", ".join(f"{size / 1e6:.0f} MB" for size in growth.values())
+    print(f"memory grew by {grown}; longest gap {producer.longest_gap:.2f} s")
     wait_for(lambda: producer.acknowledged > acknowledged + 200, "the healthy producer is served still")
     producer.finish()
     assert producer.failures == []

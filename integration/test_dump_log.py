@@ -50,7 +50,7 @@ def files_of(cluster: LocalCluster, broker_id: int, topic: str) -> list[Path]:
 
 @pytest.mark.kafkalite_only
 def test_segments_of_kafkalite(make_cluster: ClusterFactory) -> None:
-    """Every codec, on leader and followers, after a clean stop, after truncation and after recovery from ``kill -9``."""
+    """Every codec, on leader and followers, after truncation and after recovery from ``kill -9``."""
     cluster = make_cluster(3, {"replica.lag.time.max.ms": "3000"})
     topics = {codec: fresh_topic(f"dump-{codec}") for codec in CODECS}
     client = Confluent()

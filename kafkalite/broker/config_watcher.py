@@ -6,6 +6,7 @@ Answers to: ``kafka.server.{TopicConfigHandler,BrokerConfigHandler}`` on ``ZkCon
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from kafkalite.admin.dynamic import DynamicConfig
 from kafkalite.common.errors import ConfigError
@@ -21,9 +22,13 @@ log = logging.getLogger(__name__)
 
 
 class ConfigWatcher:
-    """Reads what a notification names and hands it on. A wrong value is logged and the old one kept."""
+    """Reads what a notification names and hands it on. A wrong value is logged and the old one kept.
+
+    ``on_unclean_allowed`` is called when the configuration of a topic that allows unclean elections was read anew.
+    """
 
     def __init__(self, broker_id: int, store: ConfigStore, dynamic: DynamicConfig, logs: LogManager) -> None:
+        self.on_unclean_allowed: Callable[[], None] = lambda: None
         self._broker_id = broker_id
         self._store = store
         self._dynamic = dynamic
@@ -84,6 +89,8 @@ class ConfigWatcher:
             return
         self._logs.update_topic_config(topic, config)
         log.info("configuration of topic %s read anew", topic)
+        if config.unclean_leader_election_enable:
+            self.on_unclean_allowed()
 
     def _defaults_changed(self, names: frozenset[str]) -> None:
         log.info("dynamic configuration changed: %s", ", ".join(sorted(names)))

@@ -35,6 +35,9 @@ PACE = 0.02
 RETRY = 0.5
 """Seconds until a pass that failed (the connection went) is tried again."""
 
+RETRY_AFTER_BUG = 30.0
+"""Seconds until a pass that failed in ourselves is tried again."""
+
 CHUNK = 500
 """How many znodes are asked for at once."""
 
@@ -84,8 +87,10 @@ class MetadataWatcher:
     async def start(self) -> None:
         """Read everything once; returns when the cache is complete. Raises :class:`ZkError`."""
         self._invalid.update((broker_znodes.IDS, topic_znodes.TOPICS))
+        self._passing = True
         while self._invalid:
             await self._pass()
+        self._passing = False
 
     def resync(self) -> None:
         """Read everything again: a new session began, or watches were lost."""
@@ -106,6 +111,9 @@ class MetadataWatcher:
     def _on_event(self, event: WatchEvent) -> None:
         self._armed.discard(event.path)
         self._invalidate(event.path)
+
+    def _on_brokers(self, _: WatchEvent) -> None:
+        self._invalidate(broker_znodes.IDS)
 
     def _watch(self, path: str) -> Callable[[WatchEvent], None] | None:
         """The watch to set with a read of ``path``; none where one is set already."""
@@ -128,17 +136,18 @@ class MetadataWatcher:
 
     async def _guarded_pass(self) -> None:
         pause = PACE
-        taken = set(self._invalid)
         try:
             await self._pass()
         except ZkError as error:
-            # Whatever was not read is still invalid; its watch may or may not be set.
+            # Which of the reads came through, and which of the watches are set, nobody knows.
             log.warning("reading metadata from ZooKeeper failed, will try again: %s", error)
-            self._invalid |= taken
-            self._armed -= taken
+            self.resync()
             pause = RETRY
-        finally:
-            self._passing = False
+        except Exception:
+            log.exception("taking over metadata from ZooKeeper failed, will try again")
+            self.resync()
+            pause = RETRY_AFTER_BUG
+        self._passing = False
         if self._invalid and not self._closed:
             self._timer = self._clock.call_later(pause, self._begin_pass)
 
@@ -173,7 +182,7 @@ class MetadataWatcher:
         return [topic for topic in topics if topic in self._assignments], states
 
     async def _read_brokers(self) -> None:
-        live = await self._brokers.live(self._watch(broker_znodes.IDS))
+        live = await self._brokers.live(self._on_brokers)
         changed = self._cache.update_brokers(live)
         if changed:
             log.info("live brokers are now %s (changed: %s)", sorted(live), sorted(changed))

@@ -118,6 +118,19 @@ class Controller:
             # Watches are gone with the connection, and events may have failed: begin anew from what is there.
             self._put(events.Reload() if self._office is not None else events.Elect())
 
+    def reconfigure(self, config: ControllerConfig) -> None:
+        """Settings that are obeyed live: whether brokers allow unclean elections."""
+        allowed = config.unclean_leader_election and not self._config.unclean_leader_election
+        self._config = config
+        if self._office is not None:
+            self._office.term.config = config
+        if allowed:
+            self.unclean_election_allowed()
+
+    def unclean_election_allowed(self) -> None:
+        """A topic's configuration, or the brokers', allows unclean elections: those who wait for a leader get one."""
+        self._put(events.UncleanElectionAllowed())
+
     # What APIs and brokers ask for
 
     async def controlled_shutdown(self, request: ControlledShutdown) -> ControlResponse:

@@ -103,6 +103,11 @@ class AutoRebalance:
     """It is time to see whether leaderships are balanced."""
 
 
+@dataclass(frozen=True, slots=True)
+class UncleanElectionAllowed:
+    """Some topic, or all of them, may from now on be led by whoever is there."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """A request of an API that needs the controller; ``run`` is given the office.
@@ -132,5 +137,6 @@ Event = (
     | ReassignmentProgress
     | PreferredReplicaElection
     | AutoRebalance
+    | UncleanElectionAllowed
     | Call
 )

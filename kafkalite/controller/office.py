@@ -54,6 +54,7 @@ class Office:
             events.ReassignmentProgress: self._reassignment_progress,
             events.PreferredReplicaElection: lambda _: self.leadership.from_znode(),
             events.AutoRebalance: lambda _: self.leadership.rebalance(),
+            events.UncleanElectionAllowed: lambda _: machine.elect_unled("unclean elections are allowed"),
         }
 
     async def handle(self, event: Event) -> object:

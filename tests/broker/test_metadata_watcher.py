@@ -17,6 +17,7 @@ from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.paths import ensure, set_or_create
 from kafkalite.zk.stores.topics import TopicStore
+from kafkalite.zk.znodes.brokers import encode_broker
 from kafkalite.zk.znodes.topics import TopicAssignment, encode_state, encode_topic, state_path, topic_path
 
 FIRST = uuid.UUID(int=1)
@@ -122,6 +123,44 @@ def test_a_broker_that_goes_is_noticed(world: World) -> None:
     world.clock.advance(PACE)
     assert sorted(world.cache.brokers) == [2]
     assert world.sink.broker_changes == 2
+
+
+def test_a_broker_that_moves_is_noticed(world: World) -> None:
+    """Its znode is written anew, in the same session."""
+    broker = world.register(1)
+    deferred(world.watcher.start())
+    moved = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "elsewhere", 9),))
+    for times in (1, 2):
+        deferred(broker.set("/brokers/ids/1", encode_broker(moved, times)))
+        world.clock.advance(PACE)
+        endpoint = world.cache.brokers[1].endpoint("PLAINTEXT")
+        assert endpoint is not None and endpoint.host == "elsewhere"
+        assert world.sink.broker_changes == 2, "written a second time it says nothing new"
+
+
+@pytest.mark.parametrize("requests", range(1, 4))
+def test_a_pass_that_fails_midway_is_made_good(world: World, requests: int) -> None:
+    """Whichever request is the first to be lost: nothing stays unread, and no watch stays unset."""
+    deferred(world.watcher.start())
+    world.topic(FIRST, 1, 2)
+    world.state(1, 0, 1, 2)
+    left = requests
+
+    def lose_one() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            world.client.lose_connection()
+
+    world.client.before = lambda *_: lose_one()
+    world.clock.advance(PACE)
+    world.client.reconnect()
+    world.clock.advance(RETRY)
+    world.clock.advance(PACE)
+    assert world.leader() == 1
+    world.state(2, 1, 1, 2)
+    world.clock.advance(PACE)
+    assert world.leader() == 2
 
 
 def test_a_burst_of_events_is_one_pass(world: World) -> None:

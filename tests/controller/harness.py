@@ -67,6 +67,7 @@ class House:
         self.controller_clients: dict[int, MemoryZkClient] = {}
         self.active: dict[int, int] = {}
         self.notes: list[tuple[int, ControlRequest]] = []
+        self.reached: dict[int, str] = {}
         self.mute: set[int] = set()
         self.refuse: set[int] = set()
         self.held: list[tuple[Future[ControlResponse], ControlResponse]] = []
@@ -94,9 +95,11 @@ class House:
         """A restart so quick that the controller sees one change."""
         client = self.controller_clients[next(iter(self.controller_clients))]
         client.before = None
-        watches, client._child_watches["/brokers/ids"] = dict(client._child_watches["/brokers/ids"]), {}
+        hidden = ((client._child_watches, "/brokers/ids"), (client._data_watches, f"/brokers/ids/{broker_id}"))
+        kept = [dict(watches.pop(path, {})) for watches, path in hidden]
         self.kill(broker_id)
-        client._child_watches["/brokers/ids"] = watches
+        for (watches, path), before in zip(hidden, kept, strict=True):
+            watches[path] = before
         self.start(broker_id)
 
     def control(self, broker_id: int) -> Controller:
@@ -126,6 +129,7 @@ class House:
             answer.errback(OSError("connection refused"))
             return answer
         self.notes.append((broker.id, request))
+        self.reached[broker.id] = broker.endpoints[0].host
         response = self.answer(broker.id, request)
         if broker.id in self.mute:
             self.held.append((answer, response))

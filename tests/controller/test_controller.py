@@ -8,12 +8,14 @@ from textwrap import dedent
 import pytest
 
 from kafkalite.cluster.control import ControlledShutdown, ControlResponse, LeaderAndIsr, UpdateMetadata
-from kafkalite.cluster.model import PartitionAssignment
+from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import ZERO_UUID
 from kafkalite.controller.controller import ControllerConfig
 from kafkalite.zk.port import Create, Delete
+from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.znodes import topics as topic_znodes
+from kafkalite.zk.znodes.brokers import encode_broker
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 from .harness import House, run, tp
@@ -204,6 +206,34 @@ def test_unclean_only_where_configured(broker_default: bool, override: str | Non
     house.start(2)
     house.kill(1)
     assert house.state("t-0") == expected
+
+
+@pytest.mark.parametrize("by_topic", [True, False])
+def test_unclean_once_it_is_allowed(by_topic: bool) -> None:
+    house = House().start(1, 2, 3)
+    controller = house.control(3)
+    house.topic("t", {0: [1, 2]})
+    house.kill(2)
+    house.start(2)
+    house.kill(1)
+    assert house.state("t-0") == "leader -1 epoch 2 isr 1 by 1"
+    if by_topic:
+        run(ensure(house.client, "/config/changes"))
+        run(house.configs.set_topic("t", {"unclean.leader.election.enable": "true"}))
+        controller.unclean_election_allowed()
+    else:
+        controller.reconfigure(ControllerConfig(unclean_leader_election=True, auto_leader_rebalance=False))
+    assert house.state("t-0") == "leader 2 epoch 3 isr 2 by 1"
+
+
+def test_a_broker_that_moves_is_reached_elsewhere() -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    house.take()
+    moved = Broker(2, (Endpoint("CONTROLPLANE", "PLAINTEXT", "elsewhere", 9),))
+    run(house.sessions[2].set("/brokers/ids/2", encode_broker(moved, 1)))
+    assert house.take() == "1 <- metadata (1,2)\n2 <- metadata (1,2)"
+    assert house.reached[2] == "elsewhere"
 
 
 def test_missing_topic_ids_are_added() -> None:

@@ -97,14 +97,14 @@ class BrokerStore:
             return stat.czxid
 
     async def live(self, watch: Watch | None = None) -> dict[int, Broker]:
-        """The live brokers by id, each with its epoch; ``watch`` sees the next arrival or departure."""
+        """The live brokers by id, each with its epoch; ``watch`` sees the next arrival, departure or change of one."""
         try:
             names = await self._client.get_children(brokers.IDS, watch)
         except NoNodeError:
             await ensure(self._client, brokers.IDS)
             names = await self._client.get_children(brokers.IDS, watch)
         ids = sorted(int(name) for name in names if name.isdigit())
-        found = await gather(read(self._client, brokers.broker_path(broker_id)) for broker_id in ids)
+        found = await gather(read(self._client, brokers.broker_path(broker_id), watch) for broker_id in ids)
         live = {}
         for broker_id, entry in zip(ids, found, strict=True):
             if entry is None:

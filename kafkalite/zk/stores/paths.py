@@ -6,7 +6,7 @@ Answers to: ``KafkaZkClient.{createTopLevelPaths,createRecursive,makeSurePersist
 from __future__ import annotations
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.port import NodeExistsError, NoNodeError, ZkClient, ZnodeStat
+from kafkalite.zk.port import NodeExistsError, NoNodeError, Watch, ZkClient, ZnodeStat
 from kafkalite.zk.znodes.cluster import PERSISTENT_PATHS
 
 
@@ -41,10 +41,10 @@ async def set_or_create(client: ZkClient, path: str, data: bytes) -> None:
             continue
 
 
-async def read(client: ZkClient, path: str) -> tuple[bytes, ZnodeStat] | None:
-    """Data and stat, or ``None`` where there is no such znode."""
+async def read(client: ZkClient, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat] | None:
+    """Data and stat, or ``None`` where there is no such znode (``watch`` is then not set)."""
     try:
-        return await client.get(path)
+        return await client.get(path, watch)
     except NoNodeError:
         return None
 

@@ -1,75 +1,110 @@
-"""The controller's requests to one broker are lost: what the broker knows is right all the same, from ZooKeeper."""
+"""A broker that the controller's requests never reach: it learns from ZooKeeper what it must know."""
 
 from __future__ import annotations
 
-import socket
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
-from kafka import TopicPartition
-from kafka.admin import KafkaAdminClient
 
 from integration.conftest import ClusterFactory
-from integration.harness.clients import fresh_topic
-from integration.harness.history import partition_states, wait_in_sync
+from integration.faults.black_hole import BlackHole
+from integration.faults.cluster import (
+    compare_logs,
+    controller,
+    create_topic,
+    is_registered,
+    move_leader,
+    states,
+    wait_in_sync,
+    wait_led_by_others,
+)
+from integration.faults.workload import Load
 from integration.harness.wait import wait_for
 from integration.harness.wire import Wire, leaders
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER
-from kafkalite.embedded.znodes import ZnodeReader
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.probe import ask
 
+TOPIC = "cut"
+PARTITIONS = 3
+CUT = 3
+"""The broker whose control plane is a black hole."""
 CHANGES = 20
-LIMIT = 1.0
+AT_MOST = 1.0
+"""Seconds until its metadata must be right."""
+
+pytestmark = pytest.mark.kafkalite_only
 
 
 @pytest.fixture
-def black_hole() -> Iterator[int]:
-    """A port that accepts everything and answers nothing."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    taken: list[socket.socket] = []
-
-    def accept() -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            taken.append(connection)
-
-    threading.Thread(target=accept, daemon=True).start()
-    yield listener.getsockname()[1]
-    listener.close()
-    for connection in taken:
-        connection.close()
+def black_hole() -> Iterator[BlackHole]:
+    """Where the controller sends what is meant for the broker."""
+    black_hole = BlackHole()
+    yield black_hole
+    black_hole.close()
 
 
-@pytest.mark.kafkalite_only
-def test_metadata_of_a_cut_off_broker(make_cluster: ClusterFactory, black_hole: int) -> None:
-    """Over 20 leader changes, broker 3 knows each new leader within a second of its standing in ZooKeeper."""
-    cluster = make_cluster(3, start=False)
-    advertised = f"PLAINTEXT://{cluster.address(3)},{CONTROL_PLANE_LISTENER}://127.0.0.1:{black_hole}"
-    cluster.override_broker(3, {"advertised.listeners": advertised})
-    cluster.start()
-    topic = fresh_topic("cut")
-    partition = TopicPartition(topic, 0)
-    slow: list[float] = []
-    with KafkaAdminClient(bootstrap_servers=cluster.address(1)) as admin, Wire(cluster.address(3)) as wire:
-        admin.create_topics({topic: {"assignments": {0: [1, 2]}}})
-        wait_in_sync(cluster.zookeeper, topic, 1, 2)
-        for number in range(CHANGES):
-            order = [2, 1] if number % 2 == 0 else [1, 2]
-            admin.alter_partition_reassignments({partition: order})
-            wait_for(lambda: not admin.list_partition_reassignments(), "the order has changed")
-            admin.elect_leaders(0, {topic: [0]}, raise_errors=False)
-            with ZnodeReader(cluster.zookeeper) as reader:
-                wait_for(
-                    lambda order=order: partition_states(reader, topic, 1)[0]["leader"] == order[0],  # type: ignore[misc]
-                    "the leader has changed",
-                    interval=0.01,
+@pytest.fixture
+def cluster(make_cluster: ClusterFactory, black_hole: BlackHole) -> LocalCluster:
+    """Three brokers, one of them cut off from the controller (which it is not)."""
+    cluster = make_cluster(3, {"auto.leader.rebalance.enable": "false"})
+    wait_for(lambda: controller(cluster), "there is a controller")
+    advertised = f"PLAINTEXT://{cluster.address(CUT)},CONTROLPLANE://127.0.0.1:{black_hole.port}"
+    # the controlled shutdown makes another broker the controller where it was this one
+    cluster.restart_broker(CUT, {"advertised.listeners": advertised})
+    assert controller(cluster) != CUT
+    return cluster
+
+
+def seconds_until(condition: Callable[[], bool], what: str) -> float:
+    """How long it takes."""
+    begun = time.monotonic()
+    wait_for(condition, what, interval=0.005)
+    return time.monotonic() - begun
+
+
+def test_metadata_over_leader_changes(cluster: LocalCluster, black_hole: BlackHole) -> None:
+    """Its metadata is right within a second of what stands in ZooKeeper; it leads and follows; nothing is lost."""
+    create_topic(cluster, TOPIC, PARTITIONS)
+    load = Load(cluster, TOPIC, PARTITIONS, rate=300)
+    load.start()
+    delays = []
+    with Wire(cluster.address(CUT)) as wire:
+        for change in range(CHANGES):
+            partition = change % PARTITIONS
+            before = states(cluster, TOPIC, PARTITIONS)[partition]["leader"]
+            leader = before % 3 + 1
+            move_leader(cluster, TOPIC, partition, leader)
+            delays.append(
+                seconds_until(
+                    lambda partition=partition, leader=leader: leaders(wire, TOPIC)[partition] == leader,  # type: ignore[misc]
+                    f"broker {CUT} knows that {leader} leads {TOPIC}-{partition}",
                 )
-            began = time.monotonic()
-            wait_for(lambda order=order: leaders(wire, topic)[0] == order[0], "broker 3 knows", interval=0.01)  # type: ignore[misc]
-            slow.append(time.monotonic() - began)
-    print(f"broker 3 knew after {max(slow):.3f} s at most, {sorted(slow)[len(slow) // 2]:.3f} s in the middle")
-    assert max(slow) < LIMIT
+            )
+            load.wait_acknowledged(load.acknowledged + 30)
+    wait_in_sync(cluster, TOPIC, PARTITIONS)
+    load.stop()
+    compare_logs(cluster, TOPIC, PARTITIONS)
+    assert controller(cluster) != CUT
+    assert black_hole.swallowed > 0, "the controller did try"
+    print(f"{CHANGES} leader changes, known after {max(delays):.3f} s at most, {load.acknowledged:,} acknowledged")
+    assert max(delays) <= AT_MOST
+
+
+def test_it_sees_brokers_and_topics_come_and_go(cluster: LocalCluster) -> None:
+    """Brokers, their death, topics, their deletion: all of it within a second."""
+    host, _, port = cluster.address(CUT).rpartition(":")
+    create_topic(cluster, TOPIC, PARTITIONS)
+    with Wire(cluster.address(CUT)) as wire:
+        assert seconds_until(lambda: len(leaders(wire, TOPIC)) == PARTITIONS, "the topic is known") <= AT_MOST
+        victim = next(broker_id for broker_id in cluster.broker_ids if broker_id not in (CUT, controller(cluster)))
+        cluster.kill_broker(victim)
+        wait_for(lambda: not is_registered(cluster, victim), "its session ends")
+        assert seconds_until(lambda: victim not in ask(host, int(port)).brokers, "its death is known") <= AT_MOST
+        wait_led_by_others(cluster, TOPIC, PARTITIONS, victim)
+        expected = {partition: state["leader"] for partition, state in states(cluster, TOPIC, PARTITIONS).items()}
+        assert seconds_until(lambda: leaders(wire, TOPIC) == expected, "its heirs are known") <= AT_MOST
+        cluster.start_broker(victim, wait=False)
+        wait_for(lambda: is_registered(cluster, victim), "it is back")
+        assert seconds_until(lambda: victim in ask(host, int(port)).brokers, "its return is known") <= AT_MOST
+    wait_in_sync(cluster, TOPIC, PARTITIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import zlib
 from collections.abc import Iterable
@@ -12,6 +13,8 @@ import psutil
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import TopicPartition as LibraryPartition
 from kafka.admin import KafkaAdminClient
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 
 from integration.faults.history import Batch, compare_replicas
 from integration.harness.wait import wait_for
@@ -22,13 +25,17 @@ from kafkalite.record.batch import iter_headers
 PREFERRED = 0
 
 
-def create_topic(cluster: LocalCluster, topic: str, partitions: int, factor: int = 3, **config: str) -> None:
-    """Create a topic and wait until every partition is led and in sync. ``_`` in names of ``config`` is a dot."""
+def create_topic(cluster: LocalCluster, topic: str, partitions: int, dead: int = 0) -> None:
+    """Create a topic with replicas on all brokers and wait until every partition is led and in sync.
+
+    ``dead``: how many of the brokers are down, and so cannot be in sync.
+    """
+    brokers = cluster.broker_ids
+    assignment = [brokers[p % len(brokers) :] + brokers[: p % len(brokers)] for p in range(partitions)]
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    values = {name.replace("_", "."): value for name, value in config.items()}
-    for future in admin.create_topics([NewTopic(topic, partitions, factor, config=values)]).values():
+    for future in admin.create_topics([NewTopic(topic, partitions, replica_assignment=assignment)]).values():
         future.result(30)
-    wait_in_sync(cluster, topic, partitions, factor)
+    wait_in_sync(cluster, topic, partitions, len(brokers) - dead)
 
 
 def states(cluster: LocalCluster, topic: str, partitions: int) -> dict[int, dict[str, Any]]:
@@ -86,6 +93,19 @@ def move_leader(cluster: LocalCluster, topic: str, partition: int, leader: int) 
         wait_for(elected, f"broker {leader} leads {topic}-{partition}")
     finally:
         admin.close()
+
+
+def delete_znodes(cluster: LocalCluster, *paths: str) -> None:
+    """What an operator does who knows better than the controller: ``deleteall``."""
+    client = KazooClient(cluster.zookeeper)
+    client.start(15)
+    try:
+        for path in paths:
+            with contextlib.suppress(NoNodeError):
+                client.delete(path, recursive=True)
+    finally:
+        client.stop()
+        client.close()
 
 
 def is_registered(cluster: LocalCluster, broker_id: int) -> bool:

@@ -6,21 +6,22 @@ Short in `make test`; with KAFKALITE_SOAK=1 a million pieces. KAFKALITE_SEED rep
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import random
 import resource
-import selectors
-import socket
 import struct
-import threading
 import time
+from typing import Any
 
 import psutil
 import pytest
 
 from integration.conftest import ClusterFactory
+from integration.faults.frames import MAX_BATCH, Target
+from integration.faults.thrower import start_thrower
 from integration.harness.clients import fresh_topic
-from integration.harness.garbage import batch, fetch_body, garbage, produce_body
+from integration.harness.garbage import batch, fetch_body, produce_body
 from integration.harness.history import LoadProducer, LoadReader, judge, partition_states, read_all, wait_in_sync
 from integration.harness.wait import wait_for
 from integration.harness.wire import API_VERSIONS, FETCH, PRODUCE, Cursor, Wire, leaders
@@ -29,7 +30,7 @@ from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import ZnodeReader
 
 SOAK = os.environ.get("KAFKALITE_SOAK") == "1"
-PIECES = 1_000_000 if SOAK else 20_000
+PIECES = 1_000_000 if SOAK else 60_000
 GROWTH = 64 * 1024 * 1024
 MAX_GAP = 10.0
 SMALL = {"segment.bytes": "1048576", "retention.bytes": "2097152"}
@@ -88,84 +89,88 @@ def test_errors_by_name(shared_cluster: LocalCluster) -> None:
         wire.receive()
 
 
-def test_a_flood_of_garbage(make_cluster: ClusterFactory) -> None:
-    """Brokers live, grow by less than 64 MB, and serve a healthy producer and reader throughout."""
-    seed = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(1 << 31))
+def flood(cluster: LocalCluster, seed: int, pieces: int, topics: tuple[str, str]) -> list[dict[str, Any]]:
+    """Throw ``pieces`` at every listener of every broker at once; what each thrower found."""
+    throwers = []
+    for broker_id in cluster.broker_ids:
+        with Wire(cluster.address(broker_id)) as wire:
+            plain, compacted = (leaders(wire, topic) for topic in topics)
+        led, followed = partitions_of(plain, broker_id)
+        target = Target(*topics, led, followed, partitions_of(compacted, broker_id)[0])
+        throwers.append(start_thrower(cluster.address(broker_id), seed + broker_id, pieces * 9 // 30, target))
+        throwers.append(start_thrower(control_plane(cluster, broker_id), seed - broker_id, pieces // 30, topics[0]))
+    return [json.loads(thrower.communicate()[0]) for thrower in throwers]
+
+
+def partitions_of(found: dict[int, int], broker_id: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Partitions that a broker leads, and those that it does not."""
+    led = tuple(partition for partition, leader in found.items() if leader == broker_id)
+    return led, tuple(partition for partition in found if partition not in led)
+
+
+def control_plane(cluster: LocalCluster, broker_id: int) -> str:
+    """Host and port of a broker's control-plane listener."""
+    with ZnodeReader(cluster.zookeeper) as reader:
+        znode = json.loads(reader.get(f"/brokers/ids/{broker_id}") or b"{}")
+    return str(next(each for each in znode["endpoints"] if each.startswith("CONTROLPLANE://"))).partition("://")[2]
+
+
+@pytest.mark.kafkalite_only
+def test_a_flood_of_bad_input(make_cluster: ClusterFactory) -> None:
+    """Each has its error or the connection's end; brokers live, grow little, and serve a healthy client throughout."""
+    seed = int(os.environ.get("KAFKALITE_SEED") or random.SystemRandom().randrange(1 << 30))
     print(f"KAFKALITE_SEED={seed}", flush=True)
-    cluster = make_cluster(3)
-    topic, target = fresh_topic("healthy"), fresh_topic("target")
-    for name in (topic, target):
-        Confluent().create_topic(
-            cluster.bootstrap, name, 3, 3, {"segment.bytes": "1048576", "retention.bytes": "2097152"}
-        )
-        wait_in_sync(cluster.zookeeper, name, 3, 3)
-    producer, reader = LoadProducer(cluster.bootstrap, topic, 3, 200.0), LoadReader(cluster.bootstrap, topic, 3)
+    cluster = make_cluster(3, {"auto.leader.rebalance.enable": "false"})
+    healthy, plain, compacted = fresh_topic("healthy"), fresh_topic("plain"), fresh_topic("compacted")
+    small = {"segment.bytes": "1048576", "retention.bytes": "2097152", "max.message.bytes": str(MAX_BATCH)}
+    for name, config in ((healthy, {}), (plain, small), (compacted, {**small, "cleanup.policy": "compact"})):
+        Confluent().create_topic(cluster.bootstrap, name, 6, 3, config)
+        wait_in_sync(cluster.zookeeper, name, 6, 3)
+    producer, reader = LoadProducer(cluster.bootstrap, healthy, 6, 200.0), LoadReader(cluster.bootstrap, healthy, 6)
     producer.start()
     reader.start()
     wait_for(lambda: producer.acknowledged > 400, "the healthy producer is served")
-    for broker_id in cluster.broker_ids:
-        throw(cluster.address(broker_id), seed, 1000, target)  # what every broker needs once, it has now
+    warm = flood(cluster, seed + 100, 3000, (plain, compacted))  # what every broker needs once, it has now
     before = {broker_id: rss(cluster, broker_id) for broker_id in cluster.broker_ids}
-    throwers = [
-        threading.Thread(target=throw, args=(cluster.address(broker_id), seed + broker_id, PIECES // 3, target))
-        for broker_id in cluster.broker_ids
-    ]
     producer.longest_gap = 0.0
-    acknowledged = producer.acknowledged
-    for thrower in throwers:
-        thrower.start()
-    for thrower in throwers:
-        thrower.join()
-    assert all(cluster.is_alive(broker_id) for broker_id in cluster.broker_ids)
+    acknowledged, started = producer.acknowledged, time.monotonic()
+    outcomes = flood(cluster, seed, PIECES, (plain, compacted))
+    took = time.monotonic() - started
     growth = {broker_id: rss(cluster, broker_id) - before[broker_id] for broker_id in cluster.broker_ids}
-    grown = ", ".join(f"{size / 1e6:.0f} MB" for size in growth.values())
-    print(f"memory grew by {grown}; longest gap {producer.longest_gap:.2f} s")
+    sent, answered, closed = (sum(outcome[name] for outcome in outcomes) for name in ("sent", "answered", "closed"))
+    print(
+        f"{sent} pieces in {took:.0f} s: {answered} answered, {closed} connections closed; memory grew by "
+        f"{[f'{size / 1e6:.0f} MB' for size in growth.values()]}; healthy client: "
+        f"{producer.acknowledged - acknowledged} records, longest gap {producer.longest_gap:.2f} s",
+        flush=True,
+    )
+    assert [wrong for outcome in (*warm, *outcomes) for wrong in outcome["wrong"]] == []
+    assert sent >= PIECES * 0.98
+    assert all(cluster.is_alive(broker_id) for broker_id in cluster.broker_ids)
     wait_for(lambda: producer.acknowledged > acknowledged + 200, "the healthy producer is served still")
     producer.finish()
     assert producer.failures == []
     assert producer.longest_gap < MAX_GAP
-    log = read_all(cluster.bootstrap, topic, 3)
+    log = read_all(cluster.bootstrap, healthy, 6)
     reader.finish()
     assert judge(log, [producer], [reader], {}) == []
     assert max(growth.values()) < GROWTH, growth
+    assert complaints(cluster) == []
+
+
+def complaints(cluster: LocalCluster) -> list[str]:
+    """Lines in the brokers' logs that tell of a failure of the broker itself."""
+    return [
+        f"broker {broker_id}: {line}"
+        for broker_id in cluster.broker_ids
+        for line in cluster.log_file(broker_id).read_text().splitlines()
+        if "Traceback" in line or " ERROR " in line
+    ]
 
 
 def rss(cluster: LocalCluster, broker_id: int) -> int:
     """Resident memory of a broker."""
     return int(psutil.Process(cluster.pid(broker_id)).memory_info().rss)
-
-
-def throw(address: str, seed: int, count: int, topic: str) -> None:
-    """Send bad input over ever new connections, reading what comes back only to be rid of it."""
-    host, _, port = address.rpartition(":")
-    chance = random.Random(seed)
-    connection: socket.socket | None = None
-    for piece in garbage(seed, count, topic):
-        if connection is None:
-            connection = socket.create_connection((host, int(port)), timeout=30)
-        try:
-            connection.sendall(piece)
-            drain(connection)
-        except OSError:
-            connection.close()
-            connection = None
-            continue
-        if chance.random() < 0.1:
-            if chance.random() < 0.5:  # a reset instead of an orderly end
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            connection.close()
-            connection = None
-    if connection is not None:
-        connection.close()
-
-
-def drain(connection: socket.socket) -> None:
-    """Read what is there. Raises ``OSError`` where the broker has closed the connection."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(connection, selectors.EVENT_READ)
-        while selector.select(0):
-            if not connection.recv(65536):
-                raise ConnectionError("closed")
 
 
 @pytest.mark.kafkalite_only

@@ -194,14 +194,18 @@ def _attributes(make: Frames) -> Piece:
 
 
 def _payload(make: Frames) -> Piece:
-    # Where records are looked into, what a codec cannot unfold is refused.
+    # Where records are looked into, what a codec cannot unfold is refused; now and then it can, to something else.
     codec = make.chance.randrange(1, 5)
     batch = make.batch(codec, count=3)
-    del batch[make.chance.randrange(61, len(batch)) :]
+    del batch[make.chance.randrange(61, len(batch) - 20) :]
     batch += make.chance.randbytes(make.chance.randrange(1, 40))
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     return make.produce(
-        "corrupt payload", seal(batch), INVALID_RECORD, CORRUPT_MESSAGE, topic=make.target.compacted, versions=(7, 11)
+        "corrupt payload",
+        seal(batch),
+        *(INVALID_RECORD, CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, 0),
+        topic=make.target.compacted,
+        versions=(7, 11),
     )
 
 
@@ -388,7 +392,7 @@ def _fetch_session(make: Frames) -> Piece:
 
 
 def _fetch_opens(make: Frames) -> Piece:
-    return _fetch(make, "fetch opens a session", 0, session=(0, 0), versions=(7, 12))
+    return _fetch(make, "fetch opens a session", 0, OFFSET_OUT_OF_RANGE, session=(0, 0), versions=(7, 12))
 
 
 def _fetch_what_is_there(make: Frames) -> Piece:

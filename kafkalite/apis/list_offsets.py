@@ -15,9 +15,7 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
 from kafkalite.replication.results import (
     EARLIEST_LOCAL_TIMESTAMP,
-    EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
-    LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     READ_UNCOMMITTED,
     OffsetResult,
@@ -40,19 +38,37 @@ async def handle(context: RequestContext, request: Any) -> Any:
         partitions = []
         for partition in topic.partitions:
             tp = TopicPartition(topic.name, partition.partition_index)
+            if version == 0:
+                partitions.append(_oldest(context, request, tp, partition, make))
+                continue
             if asked[tp] > 1:
                 result = OffsetResult(ErrorCode.INVALID_REQUEST)
             else:
                 result = await _find(context, request, tp, partition)
             answer = make(version=version, partition_index=tp.partition, error_code=result.error)
-            if version == 0:
-                answer.old_style_offsets = [] if result.error or result.offset < 0 else [result.offset]
-            else:
-                answer.timestamp, answer.offset = result.timestamp, result.offset
-                answer.leader_epoch = result.leader_epoch
+            answer.timestamp, answer.offset = result.timestamp, result.offset
+            answer.leader_epoch = result.leader_epoch
             partitions.append(answer)
         topics.append(make_topic(version=version, name=topic.name, partitions=partitions))
     return kind(version=version, topics=topics)
+
+
+def _oldest(context: RequestContext, request: Any, tp: TopicPartition, partition: Any, make: Any) -> Any:
+    """Version 0: up to so many offsets at which segments start; ``KafkaApis.handleListOffsetRequestV0``."""
+    error, offsets = ErrorCode.NONE, []
+    try:
+        if context.services.metadata.state(tp) is None:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        offsets = context.services.replicas.offsets_before(
+            tp,
+            partition.timestamp,
+            partition.max_num_offsets,
+            request.replica_id < 0 and request.replica_id != DEBUGGING_REPLICA,
+            request.replica_id == DEBUGGING_REPLICA,
+        )
+    except ApiError as refused:
+        error = refused.code
+    return make(version=0, partition_index=tp.partition, error_code=error, old_style_offsets=offsets)
 
 
 async def _find(context: RequestContext, request: Any, tp: TopicPartition, partition: Any) -> OffsetResult:
@@ -72,12 +88,4 @@ async def _find(context: RequestContext, request: Any, tp: TopicPartition, parti
         )
     except ApiError as error:
         return OffsetResult(error.code)
-    if (
-        version == 0
-        and result.offset < 0
-        and not result.error
-        and timestamp not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
-    ):
-        # The oldest version knows no "not found": what is later than everything is the end.
-        return await context.services.replicas.list_offset(tp, LATEST_TIMESTAMP, isolation, -1, False)
     return result

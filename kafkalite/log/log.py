@@ -14,7 +14,7 @@ from kafkalite.log.appending import AppendingLog
 from kafkalite.log.base import LogState
 from kafkalite.log.files import PARTITION_METADATA
 from kafkalite.log.fs import PASSING
-from kafkalite.log.lookups import find_by_timestamp, find_max_timestamp
+from kafkalite.log.lookups import find_by_timestamp, find_max_timestamp, find_offsets_before
 from kafkalite.log.partition_metadata import encode_partition_metadata
 from kafkalite.log.recovery import rebuild_producers
 from kafkalite.log.retention import deletable_segments
@@ -152,6 +152,11 @@ class Log(AppendingLog):
     def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
         """The first record whose timestamp is not below ``timestamp`` (milliseconds)."""
         return self._guard_soft(find_by_timestamp, self.segments, self.epochs, timestamp, self.log_start_offset)
+
+    def offsets_before(self, timestamp: int, limit: int) -> list[int]:
+        """Where segments last written by ``timestamp`` (-1: the end, -2: the beginning) start, newest first."""
+        ends = self.log_start_offset, self.log_end_offset, self._services.clock.time_ms()
+        return self._guard_soft(find_offsets_before, self.segments, timestamp, limit, *ends)
 
     def offset_of_max_timestamp(self) -> TimestampOffset | None:
         """The record with the largest timestamp; ``None`` of an empty log."""

@@ -11,6 +11,8 @@ from kafkalite.log.segments import Segments
 from kafkalite.log.values import TimestampOffset
 from kafkalite.record.convert import records_of
 
+_EARLIEST, _LATEST = -2, -1
+
 
 def find_by_timestamp(
     segments: Segments, epochs: LeaderEpochCache, timestamp: int, log_start_offset: int
@@ -33,6 +35,25 @@ def _find_in_segment(segment: Segment, timestamp: int, least_offset: int) -> tup
             if record.timestamp >= timestamp and record.offset >= least_offset:
                 return record.timestamp, record.offset
     return None
+
+
+def find_offsets_before(
+    segments: Segments, timestamp: int, limit: int, log_start_offset: int, log_end_offset: int, now_ms: int
+) -> list[int]:
+    """Up to ``limit`` offsets, newest first, at which segments last written at or before ``timestamp`` begin.
+
+    The log's end counts as one more, of now. -1 asks from the end on, -2 for the beginning. Clients of Kafka 0.8 and
+    0.9 find their offsets so.
+    """
+    entries = [(max(segment.base_offset, log_start_offset), segment.last_modified_ms) for segment in segments]
+    if segments.active.size:
+        entries.append((log_end_offset, now_ms))
+    if timestamp == _EARLIEST:
+        entries = entries[:1]
+    elif timestamp != _LATEST:
+        while entries and entries[-1][1] > timestamp:
+            entries.pop()
+    return [offset for offset, _ in reversed(entries)][: max(0, limit)]
 
 
 def find_max_timestamp(segments: Segments, epochs: LeaderEpochCache) -> TimestampOffset | None:

@@ -165,6 +165,11 @@ class Segment(OffsetFile):
         timestamp = self.max_timestamp()[0]
         if timestamp >= 0:
             return timestamp
+        return self.last_modified_ms
+
+    @property
+    def last_modified_ms(self) -> int:
+        """When the file was last written; when the segment was made, where there is no file yet."""
         return self.folder.fs.modified_ms(self.path) if self.exists else self.created_ms
 
     def reset_times(self, now_ms: int) -> None:

@@ -243,6 +243,12 @@ class ReplicaManager:
         """
         return self._offsets.list_offset(tp, timestamp, isolation, current_leader_epoch, not from_follower_ok)
 
+    def offsets_before(
+        self, tp: TopicPartition, timestamp: int, limit: int, to_consumer: bool = True, from_follower_ok: bool = False
+    ) -> list[int]:
+        """What the oldest version of ListOffsets asks: where segments start, newest first. Raises ``ApiError``."""
+        return self._offsets.offsets_before(tp, timestamp, limit, to_consumer, not from_follower_ok)
+
     def end_offset_for_epoch(self, tp: TopicPartition, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
         """The newest leader epoch not above ``epoch`` in the leader's log, and where it ends."""
         return self._offsets.end_offset_for_epoch(tp, current_leader_epoch, epoch)

@@ -96,6 +96,21 @@ class Offsets:
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
         return OffsetResult(_NONE)
 
+    def offsets_before(
+        self, tp: TopicPartition, timestamp: int, limit: int, to_consumer: bool, only_leader: bool
+    ) -> list[int]:
+        """Up to ``limit`` offsets before ``timestamp``, newest first, for a consumer none above the high watermark.
+
+        Raises ``ApiError``.
+        """
+        partition = self._partition(tp)
+        replica_log = partition.check_leader() if only_leader else partition.check_local()
+        offsets = replica_log.offsets_before(timestamp, limit)
+        high_watermark = replica_log.high_watermark
+        if to_consumer and offsets and offsets[0] > high_watermark:
+            return [high_watermark, *(offset for offset in offsets if offset <= high_watermark)]
+        return offsets
+
     def end_offset_for_epoch(self, tp: TopicPartition, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
         """The newest epoch not above ``epoch`` and where it ends."""
         try:

@@ -113,6 +113,13 @@ class FakeReplicas:
             return OffsetResult(ErrorCode.NONE)
         return OffsetResult(ErrorCode.NONE, timestamp, self.offsets[timestamp] - (isolation or 0), 3)
 
+    def offsets_before(
+        self, tp: TopicPartition, timestamp: int, limit: int, to_consumer: bool = True, follower: bool = False
+    ) -> list[int]:
+        if timestamp == 778:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return [100, 50, 10][:limit] if timestamp == -1 else [10]
+
     def end_offset_for_epoch(self, tp: TopicPartition, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
         return EpochEndOffset(tp, ErrorCode.NONE, epoch, 77)
 

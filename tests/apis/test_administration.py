@@ -269,7 +269,7 @@ def test_list_offsets(version: int) -> None:
     broker = FakeBroker()
     make = "ListOffsetsTopic.ListOffsetsPartition"
     asked = [(0, -1), (1, -2), (5, -1), (2, 777)]
-    extra = {"max_num_offsets": 1} if version == 0 else {}
+    extra = {"max_num_offsets": 2} if version == 0 else {}
     partitions = [
         struct(ApiKey.LIST_OFFSETS, make, version, partition_index=n, timestamp=ts, current_leader_epoch=-1, **extra)
         for n, ts in asked
@@ -281,8 +281,8 @@ def test_list_offsets(version: int) -> None:
     latest, earliest, unknown, nowhere = response.topics[0].partitions
     assert unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if version == 0:
-        assert (latest.old_style_offsets, earliest.old_style_offsets) == ([100], [10])
-        assert nowhere.old_style_offsets == [100]
+        assert (latest.old_style_offsets, earliest.old_style_offsets) == ([100, 50], [10])
+        assert nowhere.old_style_offsets == [10]
     else:
         end = 99 if version >= 2 else 100
         assert (latest.offset, nowhere.offset, nowhere.timestamp) == (end, -1, -1)

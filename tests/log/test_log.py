@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,30 @@ from .support import BROKEN, FULL, NOW, LogHouse, batch, fill, read_all
 @pytest.fixture
 def house(tmp_path: Path) -> LogHouse:
     return LogHouse(str(tmp_path))
+
+
+def test_offsets_before_are_where_segments_start(tmp_path: Path) -> None:
+    house = LogHouse(str(tmp_path), segment_bytes=200)
+    log = house.create()
+    assert (log.offsets_before(-1, 5), log.offsets_before(-2, 5), log.offsets_before(NOW - 1, 5)) == ([0], [0], [])
+    fill(log, [batch(2, size=40) for _ in range(3)])
+    for number, segment in enumerate(log.segments):
+        os.utime(segment.path, (1000 + number, 1000 + number))
+    assert log.segments.bases == [0, 2, 4]
+    cases = {
+        (-1, 10): [6, 4, 2, 0],
+        (-1, 2): [6, 4],
+        (-1, 0): [],
+        (-1, -1): [],
+        (-2, 10): [0],
+        (1_001_500, 10): [2, 0],
+        (1_001_500, 1): [2],
+        (5, 10): [],
+        (house.clock.time_ms() + 5, 1): [6],
+    }
+    assert {asked: log.offsets_before(*asked) for asked in cases} == cases
+    log.increment_log_start_offset(3)
+    assert log.offsets_before(-1, 10) == [6, 4, 3, 3], "a start that was given up counts as the log's"
 
 
 def test_leader_gives_offsets_and_epoch(house: LogHouse) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.results import DeleteRecordsResult, EpochEndOffset, OffsetResult
@@ -50,6 +50,24 @@ def ask(cluster: SimCluster, timestamp: int, broker: int = 1, **more: Any) -> Of
 )
 def test_list_offset(cluster: SimCluster, timestamp: int, expected: OffsetResult) -> None:
     assert ask(cluster, timestamp) == expected
+
+
+def test_offsets_before_are_those_below_the_high_watermark(cluster: SimCluster) -> None:
+    manager = cluster[1].manager
+    assert manager.offsets_before(TP, -1, 10) == [3, 0]
+    assert manager.offsets_before(TP, -1, 1) == [3]
+    assert manager.offsets_before(TP, -2, 10) == [0]
+    with pytest.raises(ApiError) as refused:
+        cluster[2].manager.offsets_before(TP, -1, 1)
+    assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert cluster[2].manager.offsets_before(TP, -1, 1, from_follower_ok=True) == [3]
+
+
+def test_a_consumer_is_told_of_the_high_watermark_instead_of_the_end(cluster: SimCluster) -> None:
+    cluster[1].produce("not committed")
+    manager = cluster[1].manager
+    assert manager.offsets_before(TP, -1, 10) == [3, 0]
+    assert manager.offsets_before(TP, -1, 10, to_consumer=False) == [4, 0]
 
 
 def test_list_offset_is_the_leaders(cluster: SimCluster) -> None:

@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench soak java clean
+.PHONY: demo test lint bench soak install java clean
 
 $(STAMP): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -13,11 +13,13 @@ $(STAMP): pyproject.toml
 	$(BIN)/python -m pip install --quiet -e '.[dev]'
 	touch $(STAMP)
 
+install: $(STAMP) java
+
 java:
 	@command -v java >/dev/null 2>&1 || test -x "$$JAVA_HOME/bin/java" || { \
 	  echo "Java is missing: ZooKeeper needs it. Debian: apt-get install default-jre-headless (or set JAVA_HOME)" >&2; exit 1; }
 
-demo: $(STAMP) java
+demo: install
 	$(BIN)/python -m kafkalite.cli.main demo
 
 lint: $(STAMP)
@@ -27,13 +29,13 @@ lint: $(STAMP)
 	$(BIN)/lint-imports --config setup.cfg --no-logo
 
 # Lint, types and contracts are tests of the suite too (integration/test_lint.py), so that there is one closing summary.
-test: $(STAMP) java
-	$(BIN)/python -m pytest integration/test_lint.py tests integration
+test: install
+	$(BIN)/python -m pytest --durations=25
 
-soak: $(STAMP) java
-	KAFKALITE_SOAK=1 $(BIN)/python -m pytest -s -m soak integration
+soak: install
+	KAFKALITE_SOAK=1 $(BIN)/python -m pytest -s -m soak -o timeout=0 integration
 
-bench: $(STAMP) java
+bench: install
 	$(BIN)/python -m integration.bench.run $(BENCH)
 
 clean:

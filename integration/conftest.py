@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launche
 
 AGAINST_KAFKA = os.environ.get("KAFKALITE_TEST_BROKER") == "kafka"
 ClusterFactory = Callable[..., LocalCluster]
+LOG_PATTERNS = ("**/broker.log", "**/zookeeper.log")
+LOG_LINES = 40
 
 # What makes a test cluster quick: Kafka's own defaults are for large, slow machines. Both understand all of it.
 TEST_OVERRIDES = {
@@ -35,6 +37,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("kafkalite_only"):
                 item.add_marker(pytest.mark.skip(reason="only kafkalite can do this"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the last lines of its brokers' and its ZooKeeper's output."""
+    report = yield
+    if report.failed:
+        for log in server_logs(getattr(item, "funcargs", {})):
+            lines = log.read_text(errors="replace").splitlines()
+            title = f"{log.parent.parent.name}/{log.parent.name}/{log.name}"
+            report.sections.append((f"{title}, the last of {len(lines)} lines", "\n".join(lines[-LOG_LINES:])))
+    return report
+
+
+def server_logs(fixtures: Mapping[str, object]) -> list[Path]:
+    """What the servers of a test's ``fixtures`` wrote: those of its temporary folder, and the shared ones it used."""
+    folders = {value for name, value in fixtures.items() if name == "tmp_path" and isinstance(value, Path)}
+    folders |= {value.directory for value in fixtures.values() if isinstance(value, LocalCluster)}
+    return sorted(log for folder in folders for pattern in LOG_PATTERNS for log in folder.glob(pattern))
 
 
 def launcher() -> Launcher:

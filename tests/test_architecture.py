@@ -30,7 +30,7 @@ def test_the_table_was_found() -> None:
 @pytest.mark.parametrize(("kafka", "module"), ROWS)
 def test_the_module_answers_to_the_class(kafka: str, module: str) -> None:
     assert (ROOT / module).is_file(), f"{module} does not exist"
-    assert re.search(rf"\b{kafka.split('.')[-1]}\b", docstring(module)), (
+    assert re.search(rf"\b{kafka.rpartition('.')[2]}\b", docstring(module)), (
         f"{module} does not say that it answers to {kafka}"
     )
 

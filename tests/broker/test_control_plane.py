@@ -126,7 +126,7 @@ class Channel:
     def __init__(self, *answers: ControlResponse | Exception) -> None:
         self.answers = list(answers)
 
-    async def send(self, broker: Broker, request: ControlRequest) -> ControlResponse:
+    async def send(self, _broker: Broker, _request: ControlRequest) -> ControlResponse:
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

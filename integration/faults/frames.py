@@ -392,7 +392,9 @@ def _fetch_session(make: Frames) -> Piece:
 
 
 def _fetch_opens(make: Frames) -> Piece:
-    return _fetch(make, "fetch opens a session", 0, OFFSET_OUT_OF_RANGE, session=(0, 0), versions=(7, 12))
+    return _fetch(
+        make, "fetch opens a session", 0, OFFSET_OUT_OF_RANGE, UNSUPPORTED_CODEC, session=(0, 0), versions=(7, 12)
+    )
 
 
 def _fetch_what_is_there(make: Frames) -> Piece:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.apis.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchSessionCache
+from kafkalite.apis.leader_hints import leader_endpoints
 from kafkalite.apis.services import BrokerServices
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import ZERO_UUID, TopicPartition
@@ -34,6 +35,7 @@ _MAGIC_2_FROM = 4
 _ZSTD_FROM = 10
 _RACK_FROM = 11
 _LEADER_HINT_FROM = 12
+_ENDPOINTS_FROM = 16
 
 
 class FetchApi:
@@ -201,7 +203,15 @@ class FetchApi:
                 )
             if len(answers) > 1:
                 answers = _by_topic(answers)
-            request.respond(encode_fetch_response(version, 0, session.id if session is not None else 0, answers))
+            endpoints = None
+            if version >= _ENDPOINTS_FROM:
+                for answer in answers:
+                    if answer.current_leader is not None:
+                        hints = [each.current_leader for each in answers]
+                        endpoints = leader_endpoints(self._metadata, hints, request.connection.listener)
+                        break
+            session_id = session.id if session is not None else 0
+            request.respond(encode_fetch_response(version, 0, session_id, answers, node_endpoints=endpoints))
         except Exception:
             log.exception("A fetch request could not be answered")
             request.close_connection("the request could not be answered")

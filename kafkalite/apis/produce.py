@@ -10,12 +10,12 @@ import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from kafkalite.apis.leader_hints import leader_endpoints
 from kafkalite.apis.services import BrokerServices
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.network.request import Request
 from kafkalite.protocol.produce import (
-    NodeEndpoint,
     ProducePartitionResponse,
     ProduceRequest,
     decode_produce,
@@ -122,6 +122,7 @@ class ProduceApi:
             result.log_append_time,
             result.log_start_offset,
             result.error_message,
+            record_errors=result.record_errors,
         )
         if result.error and result.error in _HINTED:
             state = self._services.metadata.state(tp)
@@ -132,21 +133,15 @@ class ProduceApi:
     def _send(self, request: Request, answers: list[ProducePartitionResponse]) -> None:
         version = request.header.api_version
         endpoints = None
-        if version >= _LEADER_HINT_FROM and any(answer.current_leader for answer in answers):
-            endpoints = self._endpoints(answers, request.connection.listener)
+        if version >= _LEADER_HINT_FROM:
+            for answer in answers:
+                if answer.current_leader is not None:
+                    hints = [each.current_leader for each in answers]
+                    endpoints = leader_endpoints(self._services.metadata, hints, request.connection.listener)
+                    break
         if len(answers) > 1:
             answers = _by_topic(answers)
         request.respond([encode_produce_response(version, answers, 0, endpoints)])
-
-    def _endpoints(self, answers: list[ProducePartitionResponse], listener: str) -> list[NodeEndpoint]:
-        leaders = {answer.current_leader[0] for answer in answers if answer.current_leader is not None}
-        found: list[NodeEndpoint] = []
-        for leader in sorted(leaders):
-            broker = self._services.metadata.broker(leader)
-            endpoint = broker.endpoint(listener) if broker is not None else None
-            if broker is not None and endpoint is not None:
-                found.append((leader, endpoint.host, endpoint.port, broker.rack))
-        return found
 
     def _refuse(self, request: Request, produce: ProduceRequest, error: ErrorCode) -> None:
         """The same error for every partition."""

@@ -15,11 +15,13 @@ from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.wire import (
     INT32,
     MALFORMED,
+    NodeEndpoint,
     read_count,
     read_tags,
     read_text,
     skip_tags,
     write_count,
+    write_endpoints,
     write_string,
     write_tags,
     write_uvarint,
@@ -106,8 +108,12 @@ def encode_fetch_response(
     session_id: int,
     partitions: list[FetchPartitionResponse],
     throttle: int = 0,
+    node_endpoints: list[NodeEndpoint] | None = None,
 ) -> list[Part]:
-    """The body of a response; records stay the parts that they are, and partitions of one topic must stand together."""
+    """The body of a response; records stay the parts that they are, and partitions of one topic must stand together.
+
+    ``node_endpoints`` are where the leaders named in ``partitions`` are; from version 16 on.
+    """
     flexible = version >= FLEXIBLE
     parts: list[Part] = []
     out = bytearray()
@@ -132,7 +138,7 @@ def encode_fetch_response(
         if flexible:
             out.append(0)
     if flexible:
-        out.append(0)
+        out += write_tags({0: write_endpoints(node_endpoints)}) if node_endpoints and version >= 16 else b"\0"
     if out:
         parts.append(out)
     return parts

@@ -6,7 +6,7 @@ Answers to: ``org.apache.kafka.common.requests.{ProduceRequest,ProduceResponse}`
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kafkalite.common.errors import ErrorCode
@@ -15,6 +15,7 @@ from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.wire import (
     INT32,
     MALFORMED,
+    NodeEndpoint,
     read_count,
     read_string,
     read_tags,
@@ -22,6 +23,7 @@ from kafkalite.protocol.wire import (
     read_uvarint,
     skip_tags,
     write_count,
+    write_endpoints,
     write_string,
     write_tags,
 )
@@ -61,7 +63,10 @@ class ProduceRequest:
 
 
 class ProducePartitionResponse:
-    """What became of one partition's records. ``current_leader`` is ``(id, epoch)`` where the client should look."""
+    """What became of one partition's records. ``current_leader`` is ``(id, epoch)`` where the client should look.
+
+    ``record_errors`` are pairs (index in the batch, why) of the records for which the batch was refused.
+    """
 
     __slots__ = (
         "base_offset",
@@ -71,6 +76,7 @@ class ProducePartitionResponse:
         "log_append_time",
         "log_start_offset",
         "partition",
+        "record_errors",
         "topic",
     )
 
@@ -84,6 +90,7 @@ class ProducePartitionResponse:
         log_start_offset: int = -1,
         error_message: str | None = None,
         current_leader: tuple[int, int] | None = None,
+        record_errors: Sequence[tuple[int, str | None]] = (),
     ) -> None:
         self.topic = topic
         self.partition = partition
@@ -93,10 +100,7 @@ class ProducePartitionResponse:
         self.log_start_offset = log_start_offset
         self.error_message = error_message
         self.current_leader = current_leader
-
-
-NodeEndpoint = tuple[int, str, int, str | None]
-"""Id, host, port and rack of a broker that an answer points at."""
+        self.record_errors = record_errors
 
 
 def decode_produce(version: int, body: memoryview) -> ProduceRequest:
@@ -188,7 +192,11 @@ def encode_produce_response(
     flexible = version >= FLEXIBLE
     if len(partitions) == 1:
         only = partitions[0]
-        if flexible and only.error_message is None and only.current_leader is None and not node_endpoints:
+        if (
+            flexible
+            and only.error_message is None
+            and not (only.record_errors or only.current_leader or node_endpoints)
+        ):
             return b"\2%b%b" % (
                 write_string(only.topic, True),
                 _ONE.pack(
@@ -220,7 +228,7 @@ def encode_produce_response(
     if version >= 1:
         out += INT32.pack(throttle)
     if flexible:
-        out += write_tags({0: _encode_endpoints(node_endpoints)}) if node_endpoints and version >= 10 else b"\0"
+        out += write_tags({0: write_endpoints(node_endpoints)}) if node_endpoints and version >= 10 else b"\0"
     return bytes(out)
 
 
@@ -235,21 +243,17 @@ def _encode_partition(out: bytearray, version: int, entry: ProducePartitionRespo
         out += _RESULT_0.pack(entry.partition, entry.error, entry.base_offset)
     if version >= 8:
         flexible = version >= FLEXIBLE
-        # No errors of single records: a batch is refused as a whole.
-        out += write_count(0, flexible)
+        out += write_count(len(entry.record_errors), flexible)
+        for index, text in entry.record_errors:
+            out += INT32.pack(index) + write_string(text, flexible)
+            if flexible:
+                out.append(0)
         out += write_string(entry.error_message, flexible)
         if flexible:
             if entry.current_leader is not None and version >= 10:
                 out += write_tags({0: _LEADER.pack(*entry.current_leader) + b"\0"})
             else:
                 out.append(0)
-
-
-def _encode_endpoints(endpoints: list[NodeEndpoint]) -> bytes:
-    out = [write_count(len(endpoints), True)]
-    for node, host, port, rack in endpoints:
-        out += (INT32.pack(node), write_string(host, True), INT32.pack(port), write_string(rack, True), b"\0")
-    return b"".join(out)
 
 
 def decode_produce_response(version: int, body: memoryview) -> list[ProducePartitionResponse]:
@@ -280,10 +284,14 @@ def _decode_partition(version: int, topic: str, body: memoryview, pos: int) -> t
     flexible = version >= FLEXIBLE
     if version >= 8:
         errors, pos = read_count(body, pos, flexible)
+        record_errors: list[tuple[int, str | None]] = []
         for _ in range(errors):
-            _, pos = read_string(body, pos + 4, flexible)
+            index = INT32.unpack_from(body, pos)[0]
+            text, pos = read_string(body, pos + 4, flexible)
+            record_errors.append((index, text))
             if flexible:
                 pos = skip_tags(body, pos)
+        entry.record_errors = record_errors
         entry.error_message, pos = read_string(body, pos, flexible)
     if flexible:
         tags, pos = read_tags(body, pos)

@@ -133,3 +133,15 @@ def write_tags(tags: dict[int, bytes]) -> bytes:
     for tag, value in sorted(tags.items()):
         out += (write_uvarint(tag), write_uvarint(len(value)), value)
     return b"".join(out)
+
+
+NodeEndpoint = tuple[int, str, int, str | None]
+"""Id, host, port and rack of a broker that an answer points at (KIP-951)."""
+
+
+def write_endpoints(endpoints: list[NodeEndpoint]) -> bytes:
+    """Where the leaders are that an answer names: the same tagged field in Produce and in Fetch."""
+    out = [write_count(len(endpoints), True)]
+    for node, host, port, rack in endpoints:
+        out += (INT32.pack(node), write_string(host, True), INT32.pack(port), write_string(rack, True), b"\0")
+    return b"".join(out)

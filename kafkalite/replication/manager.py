@@ -22,6 +22,7 @@ from kafkalite.common.purgatory import Purgatory
 from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.fs import LogDirFailure
+from kafkalite.record.validation import RecordValidationError
 from kafkalite.replication.config import RACK_AWARE_SELECTOR, ReplicationConfig
 from kafkalite.replication.delayed import DelayedProduce
 from kafkalite.replication.effects import Effects
@@ -173,7 +174,8 @@ class ReplicaManager:
     def _append_failed(self, partition: Partition, error: Exception) -> ProduceResult:
         tp = partition.topic_partition
         if isinstance(error, ApiError):
-            return ProduceResult(tp, error.code, error_message=error.message or None)
+            records = error.record_errors if isinstance(error, RecordValidationError) else ()
+            return ProduceResult(tp, error.code, error_message=error.message or None, record_errors=records)
         if isinstance(error, LogDirFailure):
             self._logs.handle_failure(error.log_dir)
             return ProduceResult(tp, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -5,6 +5,7 @@ Answers to: ``kafka.server.{LogAppendResult,FetchPartitionData}`` and ``FetchPar
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,20 @@ _NONE = ErrorCode.NONE
 
 
 class ProduceResult:
-    """One partition's answer to a Produce request."""
+    """One partition's answer to a Produce request.
 
-    __slots__ = ("base_offset", "error", "error_message", "log_append_time", "log_start_offset", "topic_partition")
+    ``record_errors`` are pairs (index in the batch, why) where single records were the reason.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "error",
+        "error_message",
+        "log_append_time",
+        "log_start_offset",
+        "record_errors",
+        "topic_partition",
+    )
 
     def __init__(
         self,
@@ -39,6 +51,7 @@ class ProduceResult:
         log_append_time: int = -1,
         log_start_offset: int = -1,
         error_message: str | None = None,
+        record_errors: Sequence[tuple[int, str]] = (),
     ) -> None:
         self.topic_partition = topic_partition
         self.error = error
@@ -46,6 +59,7 @@ class ProduceResult:
         self.log_append_time = log_append_time
         self.log_start_offset = log_start_offset
         self.error_message = error_message
+        self.record_errors = record_errors
 
     def __repr__(self) -> str:
         return f"ProduceResult({self.topic_partition}, {self.error.name}, base_offset={self.base_offset})"

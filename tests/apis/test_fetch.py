@@ -11,6 +11,7 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import ZERO_UUID, FileRegion, TopicPartition
+from kafkalite.protocol import codec
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.fetch import (
     FetchPartition,
@@ -134,6 +135,14 @@ def test_a_leader_hint_reaches_new_clients_only() -> None:
     broker.replicas.results[T0] = result
     assert fetch(broker, 12, ask(T0)).partitions[0].current_leader == (2, 7)
     assert fetch(broker, 11, ask(T0)).partitions[0].current_leader is None
+    request = ask(T0, ids=True)
+    broker.send(ApiKey.FETCH, 16, encode_fetch_request(16, request))
+    (node,) = codec.decode_response(ApiKey.FETCH, 16, memoryview(broker.take())).node_endpoints
+    leader = broker.metadata.broker(2)
+    assert leader is not None
+    endpoint = leader.endpoint("PLAINTEXT")
+    assert endpoint is not None
+    assert (node.node_id, node.host, node.port, node.rack) == (2, endpoint.host, endpoint.port, "rack2")
 
 
 class TestSessions:

@@ -128,7 +128,7 @@ def test_the_library_reads_our_responses(version: int) -> None:
         FetchPartitionResponse("t", TOPIC_ID, 1, 1, diverging_epoch=(4, 44), current_leader=(2, 5)),
         FetchPartitionResponse("u", uuid.UUID(int=78), 0, 0, 10, 9, 1, records=b"x"),
     ]
-    parts = encode_fetch_response(version, 0, 12, partitions, 1)
+    parts = encode_fetch_response(version, 0, 12, partitions, 1, [(2, "host", 9092, None)])
     assert any(part is partitions[0].records for part in parts)
     message = codec.decode_response(ApiKey.FETCH, version, memoryview(joined(parts)))
     assert [len(topic.partitions) for topic in message.responses] == [2, 1]
@@ -144,6 +144,9 @@ def test_the_library_reads_our_responses(version: int) -> None:
     if version >= 12:
         assert (second.diverging_epoch.epoch, second.diverging_epoch.end_offset) == (4, 44)
         assert (second.current_leader.leader_id, second.current_leader.leader_epoch) == (2, 5)
+    if version >= 16:
+        (node,) = message.node_endpoints
+        assert (node.node_id, node.host, node.port, node.rack) == (2, "host", 9092, None)
     again = decode_fetch_response(version, memoryview(joined(parts)))
     assert [bytes(entry.records) for entry in again.partitions] == [b"records!" * 40, b"", b"x"]  # type: ignore[arg-type]
 

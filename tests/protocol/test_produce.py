@@ -69,6 +69,9 @@ def test_responses_are_read_as_kafka_wrote_them(golden: Golden) -> None:
         assert entry.error_message == values.get("errorMessage")
         leader = values.get("currentLeader")
         assert entry.current_leader == (leader and (leader["leaderId"], leader["leaderEpoch"]))
+        errors = values.get("recordErrors", [])
+        assert entry.record_errors or not errors
+        assert [text for _, text in entry.record_errors] == [error["batchIndexErrorMessage"] for error in errors]
     if golden.version < 8:
         assert (
             encode_produce_response(golden.version, partitions, golden.values.get("throttleTimeMs", 0)) == golden.data
@@ -82,7 +85,7 @@ def test_the_library_reads_our_responses(version: int) -> None:
         ProducePartitionResponse(
             "a", 1, ErrorCode.NOT_LEADER_OR_FOLLOWER, error_message="not here", current_leader=(2, 5)
         ),
-        ProducePartitionResponse("b" * 200, 2, ErrorCode.CORRUPT_MESSAGE),
+        ProducePartitionResponse("b" * 200, 2, ErrorCode.CORRUPT_MESSAGE, record_errors=[(3, "no key"), (7, None)]),
     ]
     body = encode_produce_response(version, partitions, 9, [(2, "host", 9092, None), (3, "other", 1, "rack")])
     message = codec.decode_response(ApiKey.PRODUCE, version, memoryview(body))
@@ -96,6 +99,10 @@ def test_the_library_reads_our_responses(version: int) -> None:
         assert (first.log_append_time_ms, first.log_start_offset) == (1000, 3)
     if version >= 8:
         assert (second.error_message, first.error_message, second.record_errors) == ("not here", None, [])
+        (third,) = message.responses[1].partition_responses
+        errors = [(error.batch_index, error.batch_index_error_message) for error in third.record_errors]
+        assert errors == [(3, "no key"), (7, None)]
+        assert decode_produce_response(version, memoryview(body))[2].record_errors == errors
     if version >= 10:
         assert (second.current_leader.leader_id, second.current_leader.leader_epoch) == (2, 5)
         assert [(node.node_id, node.host, node.rack) for node in message.node_endpoints] == [

@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.record.records import Record, encode_batch
+from kafkalite.replication.results import ProduceResult
 
 from .simulation import SimCluster, values_of
 
@@ -37,3 +40,15 @@ def test_consumers_never_read_above_the_high_watermark(cluster: SimCluster) -> N
     assert result.high_watermark == 1
     assert result.records is not None
     assert values_of(result.records.read()) == ["a"]
+
+
+def test_a_refusal_names_the_records_at_fault(cluster: SimCluster) -> None:
+    tp = TopicPartition("compacted", 0)
+    cluster.create(tp, (1,), cleanup_policy="compact")
+    cluster.run(0.1)
+    data = encode_batch([Record(0, 1, b"k", b"v"), Record(1, 1, None, b"v"), Record(2, 1, None, b"w")])
+    results: list[ProduceResult] = []
+    cluster[1].manager.append_records(100, 1, [(tp, memoryview(bytearray(data)))], results.extend)
+    assert results[0].error is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in results[0].record_errors] == [1, 2]
+    assert "without key" in results[0].record_errors[0][1]

@@ -234,6 +234,8 @@ class MetadataWatcher:
     async def _read_states(self, partitions: Sequence[TopicPartition]) -> None:
         for start in range(0, len(partitions), CHUNK):
             read = await gather(self._read_state(tp) for tp in partitions[start : start + CHUNK])
+            if self._closed:
+                return
             # A deletion that still waits for a dead replica leaves the znodes: its topic must not come back by them.
             states = [state for state in read if state is not None and not self._cache.is_forgotten(state.topic_id)]
             self._news.update(state.topic for state in self._cache.apply(states))

@@ -154,6 +154,8 @@ class BrokerServer:
         """Controlled shutdown: hand over, stop serving, close the logs, end the session."""
         values = self._config.values
         log.info("broker %d is stopping", self.broker_id)
+        # From here on it is the controller's word alone that counts: to stop what the states say should be followed.
+        self._watcher.close()
         if values["controlled.shutdown.enable"]:
             await hand_over_leaderships(
                 lambda: ControlledShutdown(self.broker_id, self._control_plane.broker_epoch),
@@ -163,7 +165,6 @@ class BrokerServer:
                 values["controlled.shutdown.max.retries"],
                 values["controlled.shutdown.retry.backoff.ms"] / 1000,
             )
-        self._watcher.close()
         self._config_watcher.close()
         await self._server.stop()
         await self._controller.stop()

@@ -109,7 +109,6 @@ class BrokerEvents:
             for tp in context.partitions_on([broker.id])
             if tp in context.states and len(context.states[tp].replicas) > 1 and not context.is_deleting(tp)
         ]
-        led = {tp for tp in partitions if context.states[tp].leader == broker.id}
         plan = elections.move_off(context.is_reachable, term.epoch, context.shutting_down)
         outcome = await self._machine.change(partitions, plan, f"controlled shutdown of broker {broker.id}")
         for topic_partition, refused in outcome.refused.items():
@@ -119,8 +118,8 @@ class BrokerEvents:
             state = context.states[topic_partition]
             if state.leader == broker.id:
                 left.append((topic_partition, ErrorCode.NONE))
-            elif topic_partition not in led:
-                # It was a follower: it has nothing more to fetch.
+            else:
+                # It has nothing more to fetch; were it to follow, the new leader would take it back into the ISR.
                 term.batch.stop(broker.id, topic_partition, state.leader_epoch, delete=False)
         return ControlResponse(ErrorCode.NONE, tuple(left))
 

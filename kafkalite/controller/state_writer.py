@@ -4,7 +4,8 @@ Answers to: ``PartitionStateMachine.{doElectLeaderForPartitions,initializeLeader
 ``ReplicaStateMachine.removeReplicasFromIsr`` (the writing in them). Reactor shell.
 
 A state znode at the version that the context holds says exactly what the context says; so a plan is made without
-reading first, and only what a leader wrote meanwhile (its ISR) is read again and planned anew.
+reading first, and only what a leader wrote meanwhile (its ISR) is read again and planned anew. Where the plan is not to
+write at all, no version tells whether the context is of today: such a refusal is read again before it counts.
 """
 
 from __future__ import annotations
@@ -44,9 +45,11 @@ class StateWriter:
         context = term.context
         outcome = Outcome()
         pending = list(partitions)
+        verified: set[TopicPartition] = set()
         for _ in range(_ATTEMPTS):
             term.check()
             planned = []
+            doubtful = []
             for topic_partition in pending:
                 state = context.states.get(topic_partition)
                 if state is None:
@@ -57,15 +60,17 @@ class StateWriter:
                     wanted = Refused(ErrorCode.STALE_CONTROLLER_EPOCH, "a later controller wrote its state")
                 if isinstance(wanted, Refused):
                     outcome.refused[topic_partition] = wanted
+                    if topic_partition not in verified:
+                        doubtful.append(topic_partition)
                 elif wanted is not None:
+                    outcome.refused.pop(topic_partition, None)
                     planned.append(wanted)
-            if not planned:
+            stale = await self._update(planned, reason, outcome) if planned else []
+            verified.update(doubtful)
+            changed = await self.refresh([*stale, *doubtful]) if stale or doubtful else []
+            pending = [*stale, *(tp for tp in changed if tp in verified and tp not in stale)]
+            if not pending:
                 return outcome
-            stale = await self._update(planned, reason, outcome)
-            if not stale:
-                return outcome
-            await self.refresh(stale)
-            pending = stale
         for topic_partition in pending:
             outcome.refused[topic_partition] = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "its state keeps changing")
         return outcome

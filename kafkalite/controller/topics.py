@@ -157,5 +157,13 @@ class TopicEvents:
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("%s: isr is now %s", topic_partition, list(state.isr))
                 term.batch.metadata(state)
+        # A leader may have taken a replica in whose broker we have just seen go: then it is ours to take it out.
+        dead = [
+            tp
+            for tp, state in ((tp, term.context.states.get(tp)) for tp in partitions)
+            if state is not None and not all(term.context.is_reachable(replica, tp) for replica in state.isr)
+        ]
+        if dead:
+            await self._machine.drop_offline(dead, "a dead replica in the ISR")
         await term.commit_all([Delete(f"{ISR_CHANGES}/{name}") for name in names])
         return partitions

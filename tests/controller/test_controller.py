@@ -236,6 +236,36 @@ def test_a_broker_that_moves_is_reached_elsewhere() -> None:
     assert house.reached[2] == "elsewhere"
 
 
+def test_a_refusal_is_not_of_yesterday() -> None:
+    """The leader has just taken the preferred replica back into the ISR; word of it is still to come."""
+    house = House().start(1, 2, 3)
+    controller = house.control(3)
+    house.topic("t", {0: [1, 2]})
+    house.kill(1)
+    house.start(1)
+    house.leader_writes("t-0", [2, 1], notify=False)
+    answers = run(controller.elect_leaders("preferred", [tp("t-0")]))
+    assert answers[tp("t-0")][0] is ErrorCode.NONE
+    assert house.state("t-0") == "leader 1 epoch 2 isr 2,1 by 1"
+    house.leader_writes("t-0", [1], notify=False)
+    house.leader_writes("t-0", [1, 2], notify=False)
+    broker = run(house.controllers[3]._stores.brokers.live())[1]
+    assert run(controller.controlled_shutdown(ControlledShutdown(1, broker.epoch))).partitions == ()
+    assert house.state("t-0") == "leader 2 epoch 3 isr 2 by 1"
+
+
+def test_a_replica_that_died_as_it_joined_is_taken_out() -> None:
+    """The leader's write came before the controller saw the broker go, word of it after."""
+    house = House().start(1, 2, 3)
+    house.control(3)
+    house.topic("t", {0: [1, 2]})
+    house.leader_writes("t-0", [1])
+    house.leader_writes("t-0", [1, 2], notify=False)
+    house.kill(2)
+    run(house.notifications.create_isr_change([tp("t-0")]))
+    assert house.state("t-0") == "leader 1 epoch 1 isr 1 by 1"
+
+
 def test_missing_topic_ids_are_added() -> None:
     house = House().start(1)
     house.control(1)
@@ -288,9 +318,8 @@ def test_controlled_shutdown() -> None:
     assert [str(partition) for partition, _ in response.partitions] == ["t-3"]
     assert house.take() == text("""
         1 <- metadata (1,2,3) t-0: 3/1 [3]; t-1: 3/1 [3]
-        2 <- lead/follow (1,2,3) t-0: 3/1 [3]
         2 <- metadata (1,2,3) t-0: 3/1 [3]; t-1: 3/1 [3]
-        2 <- stop t-1 at 1
+        2 <- stop t-0 at 1; t-1 at 1
         3 <- lead/follow (1,2,3) t-0: 3/1 [3]; t-1: 3/1 [3]
         3 <- metadata (1,2,3) t-0: 3/1 [3]; t-1: 3/1 [3]
     """)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsr, StopPartition, StopReplica
@@ -27,6 +27,7 @@ from kafkalite.replication.fetchers import FetcherManager
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.ports import LogStore, TopicConfigs
 from kafkalite.replication.replicas import Replicas
+from kafkalite.zk.port import ZkError
 
 log = logging.getLogger(__name__)
 
@@ -93,12 +94,15 @@ class Roles:
     async def apply(
         self, states: Sequence[PartitionState], *, from_controller: bool
     ) -> dict[TopicPartition, ErrorCode]:
-        """Take ``states`` over where they are newer; an error (or NONE) for each partition."""
+        """Take ``states`` over where they are newer; an error (or NONE) for each partition.
+
+        What needs a new log waits for its topic's configuration. Where that cannot be read, the others go on: the
+        controller hears of it; who read the states from ZooKeeper gets the ``ZkError``, and comes again with them.
+        """
         outcomes: dict[TopicPartition, ErrorCode] = {}
         broker_epoch = self.fence.broker_epoch
         wanted = [state for state in states if self._is_wanted(state, outcomes, from_controller)]
-        missing = {state.topic for state in wanted if self._needs_log(state)}
-        configs = dict(zip(missing, await gather([self._topic_configs(topic) for topic in missing]), strict=True))
+        configs, unread = await self._read_configs({state.topic for state in wanted if self._needs_log(state)})
         effects = Effects()
         for number, state in enumerate(wanted):
             tp = state.topic_partition
@@ -114,6 +118,9 @@ class Roles:
             if self.fence.broker_epoch != broker_epoch:
                 outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
                 continue
+            if state.topic in unread:
+                outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
+                continue
             try:
                 outcomes[tp] = await self._apply_one(state, configs, effects)
             except LogDirFailure as failure:
@@ -128,7 +135,25 @@ class Roles:
                 outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
         effects.run()
         self._fetchers.start_added()
+        for error in unread.values():
+            if not from_controller:
+                raise error
         return outcomes
+
+    async def _read_configs(self, topics: Collection[str]) -> tuple[dict[str, object], dict[str, ZkError]]:
+        """The configurations of ``topics``, and why those that are missing could not be read."""
+        found: dict[str, object] = {}
+        unread: dict[str, ZkError] = {}
+
+        async def read(topic: str) -> None:
+            try:
+                found[topic] = await self._topic_configs(topic)
+            except ZkError as error:
+                log.warning("the configuration of topic %s cannot be read: %s", topic, error)
+                unread[topic] = error
+
+        await gather(read(topic) for topic in topics)
+        return found, unread
 
     def _breathe(self) -> Future[None]:
         breath: Future[None] = Future()
@@ -164,7 +189,8 @@ class Roles:
             outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
             return False
         if partition is None:
-            return True
+            # A replica on its way out is stopped, and its log deleted, before the assignment says that it is gone.
+            return from_controller or self._replicas.broker_id not in state.assignment.removing
         if partition.role is Role.OFFLINE:
             outcomes[tp] = ErrorCode.KAFKA_STORAGE_ERROR
             return False

@@ -27,7 +27,7 @@ from kafkalite.replication.results import FetchParams, FetchResult, ProduceResul
 from kafkalite.replication.watch import FetchWatch
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import SessionState
+from kafkalite.zk.port import ConnectionLostError, SessionState
 from kafkalite.zk.stores.isr import IsrStore
 from kafkalite.zk.znodes import topics as znodes
 
@@ -187,6 +187,7 @@ class SimBroker:
         self.dead = False
         self.sessions.clear()
         self.zk: MemoryZkClient = cluster.zookeeper.client()
+        self.unreadable: set[str] = set()
         self.config = ReplicationConfig(self.id, rack=f"rack{self.id}", **cluster.config)
         store = IsrStore(self.zk)
         self.manager = ReplicaManager(
@@ -195,7 +196,9 @@ class SimBroker:
         self.zk.add_listener(self.manager.on_zk_state)
         cluster.register(self)
 
-    async def _topic_config(self, _topic: str) -> Any:
+    async def _topic_config(self, topic: str) -> Any:
+        if topic in self.unreadable:
+            raise ConnectionLostError(f"/config/topics/{topic}")
         return log_config({}, self.overrides)
 
     def _connect(self, broker: Broker, _number: int) -> EndPoint:

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsr, StopPartition
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import PartitionAssignment, PartitionState
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
+from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
-from kafkalite.zk.port import SessionState
+from kafkalite.zk.port import ConnectionLostError, SessionState
 
 from .simulation import TOPIC_ID, TP, SimCluster
 
@@ -167,6 +168,36 @@ def test_stop_replica(cluster: SimCluster, stop: StopPartition, outcome: ErrorCo
     assert (TP in cluster[1].manager.partitions) is not deleted
     stopped = outcome == ErrorCode.NONE and stop.topic_id == TOPIC_ID
     assert (pending.role is Role.LEADER) is not stopped
+
+
+def test_a_replica_on_its_way_out_does_not_come_back(cluster: SimCluster) -> None:
+    """Its log is deleted; then its broker reads a state while the assignment still says that it is to be removed."""
+    cluster.stop(1, StopPartition(TP, 1, True, TOPIC_ID))
+    leaving = PartitionAssignment((1, 2, 3), removing=(1,))
+    state = cluster.states[TP].with_(leader=2, leader_epoch=2, isr=(2, 3), assignment=leaving, mzxid=1 << 60)
+    deferred(cluster[1].manager.apply_states([state]))
+    cluster.run(0.01)
+    assert TP not in cluster[1].manager.partitions
+    # The controller may still want it: it restarted in the middle of its reassignment.
+    assert request(cluster, state).partitions == ((TP, ErrorCode.NONE),)
+    assert TP in cluster[1].manager.partitions
+
+
+def test_an_unreadable_configuration_holds_up_its_topic_alone(cluster: SimCluster) -> None:
+    cluster[1].unreadable.add("dark")
+    here, there = TopicPartition("light", 0), TopicPartition("dark", 0)
+    states = tuple(cluster.states[TP].with_(topic=tp.topic, topic_id=OTHER_ID, mzxid=1 << 60) for tp in (there, here))
+    answers: list[ControlResponse] = []
+    message = LeaderAndIsr(0, 1, cluster.epoch(1), states, ())
+    deferred(cluster[1].manager.become_leader_or_follower(message)).addCallback(answers.append)
+    assert dict(answers[0].partitions) == {here: ErrorCode.NONE, there: ErrorCode.UNKNOWN_SERVER_ERROR}
+    # Whoever read the states from ZooKeeper is told, and comes again.
+    failures: list[Any] = []
+    deferred(cluster[1].manager.apply_states(states)).addErrback(lambda failure: failures.append(failure.type))
+    assert failures == [ConnectionLostError]
+    cluster[1].unreadable.clear()
+    deferred(cluster[1].manager.apply_states(states))
+    assert {here, there} <= cluster[1].manager.partitions.keys()
 
 
 def test_topics_that_are_gone_are_not_served_and_keep_their_logs(cluster: SimCluster) -> None:

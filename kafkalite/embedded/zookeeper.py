@@ -92,8 +92,19 @@ class EmbeddedZooKeeper:
         """Where the server writes its warnings."""
         return self.directory / "zookeeper.log"
 
-    def start(self, timeout: float = 30.0) -> EmbeddedZooKeeper:
-        """Start and wait until it serves. Raises :class:`StartupError` saying what is missing or went wrong."""
+    @property
+    def mode(self) -> str:
+        """``standalone``, ``leader`` or ``follower``; empty while it does not serve."""
+        for line in four_letter_word(self.host, self.port, b"srvr").decode().splitlines():
+            if line.startswith("Mode: "):
+                return line.removeprefix("Mode: ")
+        return ""
+
+    def start(self, timeout: float = 30.0, *, wait: bool = True) -> EmbeddedZooKeeper:
+        """Start and wait until it serves. Raises :class:`StartupError` saying what is missing or went wrong.
+
+        A member of an ensemble is started without ``wait``, since none serves before the others are there.
+        """
         if self.running:
             return self
         java, classpath = find_java(), os.pathsep.join(find_jars())
@@ -101,8 +112,10 @@ class EmbeddedZooKeeper:
             if self._chosen and (attempt or not self.port):
                 self.port = _free_port(self.host)
             self._launch(java, classpath)
+            if not wait:
+                return self
             try:
-                self._await_ready(timeout)
+                self.wait_ready(timeout)
                 return self
             except StartupError:
                 # somebody else may have taken the port that was free a moment ago
@@ -194,13 +207,14 @@ class EmbeddedZooKeeper:
                 start_new_session=True,
             )
 
-    def _await_ready(self, timeout: float) -> None:
+    def wait_ready(self, timeout: float = 30.0) -> None:
+        """Wait until it serves after a :meth:`start` that did not. Raises :class:`StartupError`."""
         assert self._process is not None
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
                 break
-            if b"Mode:" in four_letter_word(self.host, self.port, b"srvr"):
+            if self.mode:
                 if self._process.poll() is None:
                     return
                 break

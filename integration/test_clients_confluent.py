@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -90,13 +91,14 @@ class Confluent(ClientAdapter):
         return int(high)
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int, config: Mapping[str, str]) -> None:
-        wait_all(admin(bootstrap).create_topics([NewTopic(topic, partitions, factor, config=dict(config))]))
+        new = NewTopic(topic, partitions, factor, config=dict(config))
+        ask_controller(bootstrap, lambda client: client.create_topics([new]))
 
     def add_partitions(self, bootstrap: str, topic: str, total: int) -> None:
-        wait_all(admin(bootstrap).create_partitions([NewPartitions(topic, total)]))
+        ask_controller(bootstrap, lambda client: client.create_partitions([NewPartitions(topic, total)]))
 
     def delete_topic(self, bootstrap: str, topic: str) -> None:
-        wait_all(admin(bootstrap).delete_topics([topic]))
+        ask_controller(bootstrap, lambda client: client.delete_topics([topic]))
 
     def topics(self, bootstrap: str) -> dict[str, int]:
         metadata = admin(bootstrap).list_topics(timeout=TIMEOUT)
@@ -117,6 +119,19 @@ class Confluent(ClientAdapter):
 def admin(bootstrap: str) -> AdminClient:
     """An admin client; kept, because its futures fail where it goes first."""
     return AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+
+
+def ask_controller(bootstrap: str, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> None:
+    """Ask; again with a new client where this one still takes a former controller for the controller."""
+    deadline = time.monotonic() + TIMEOUT
+    while True:
+        try:
+            return wait_all(ask(admin(bootstrap)))
+        except KafkaException as error:
+            if error.args[0].name() != "NOT_CONTROLLER" or time.monotonic() > deadline:
+                raise
+        admin.cache_clear()
+        time.sleep(0.1)
 
 
 def wait_all(futures: Mapping[Any, Any]) -> None:

@@ -1,0 +1,262 @@
+"""Brokers and their ZooKeeper sessions: ends of sessions, hung reactors, ids, and how ZooKeeper is reached."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kazoo.exceptions import NoAuthError
+
+from integration.conftest import TEST_OVERRIDES, ClusterFactory
+from integration.harness.clients import fresh_topic
+from integration.harness.records import assert_same, make_items
+from integration.harness.tree import Tree
+from integration.harness.wait import wait_for
+from integration.test_clients_confluent import Confluent
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.processes import free_ports
+from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+
+pytestmark = pytest.mark.kafkalite_only
+client = Confluent()
+SESSION_TIMEOUT = 3.0
+# A broker whose reactor hangs for so many seconds when it is sent SIGUSR1.
+HANGING = f"""
+import signal, sys, time
+from kafkalite.cli.main import main
+signal.signal(signal.SIGUSR1, lambda *_: time.sleep({2.5 * SESSION_TIMEOUT}))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def hanging_launcher(config: Path) -> list[str]:
+    """A broker that can be made to hang."""
+    return [sys.executable, "-c", HANGING, "broker", "start", "--config", str(config)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Two brokers below a chroot that does not exist before them."""
+    overrides = {
+        **TEST_OVERRIDES,
+        "auto.leader.rebalance.enable": "false",
+        "zookeeper.session.timeout.ms": str(int(SESSION_TIMEOUT * 1000)),
+    }
+    directory = tmp_path_factory.mktemp("sessions")
+    with EmbeddedZooKeeper(directory / "zookeeper") as zookeeper:
+        connect = f"{zookeeper.connect_string}/deep/chroot"
+        cluster = LocalCluster(directory, 2, zookeeper=connect, overrides=overrides, launcher=hanging_launcher)
+        cluster.start()
+        yield cluster
+        cluster.close()
+
+
+@pytest.fixture
+def tree(cluster: LocalCluster) -> Iterator[Tree]:
+    with Tree(cluster.zookeeper) as tree:
+        yield tree
+
+
+@pytest.fixture
+def topic(cluster: LocalCluster, tree: Tree) -> str:
+    """One partition on both brokers."""
+    name = fresh_topic("s")
+    client.create_topic(cluster.bootstrap, name, 1, 2, {})
+    tree.wait_state(name, isr=[1, 2])
+    return name
+
+
+def read_epoch(tree: Tree, broker_id: int) -> int:
+    """A broker's epoch: the czxid of its znode; 0 while it has none."""
+    stat = tree.zk.exists(f"/brokers/ids/{broker_id}")
+    return 0 if stat is None else int(stat.czxid)
+
+
+def test_everything_is_below_the_chroot(cluster: LocalCluster, topic: str) -> None:
+    with Tree(cluster.zookeeper.partition("/")[0]) as root:
+        assert root.names("/") == ["deep", "zookeeper"]
+        assert root.names("/deep") == ["chroot"]
+        assert topic in root.names("/deep/chroot/brokers/topics")
+
+
+@pytest.mark.parametrize("of_the_controller", [False, True])
+def test_an_ended_session(cluster: LocalCluster, tree: Tree, topic: str, of_the_controller: bool) -> None:
+    """The broker whose session ends no longer leads, registers anew, and comes back as a follower."""
+    leader = tree.state(topic)["leader"]
+    if (tree.controller() == leader) is not of_the_controller:
+        tree.zk.delete("/controller")
+        wait_for(lambda: (tree.controller() == leader) is of_the_controller or move_controller(tree), "the controller")
+    epoch, controller_epoch = read_epoch(tree, leader), tree.controller_epoch()
+    items = make_items(1, 50, 1)
+    client.produce(cluster.bootstrap, topic, items)
+    tree.end_session(tree.owner(f"/brokers/ids/{leader}"))
+    other = 3 - leader
+    tree.wait_state(topic, leader=other, isr=[1, 2])
+    assert wait_for(lambda: read_epoch(tree, leader), "it is registered anew") > epoch
+    if of_the_controller:
+        assert wait_for(tree.controller_epoch, "a term") > controller_epoch
+    more = make_items(2, 50, 1)
+    client.produce(cluster.bootstrap, topic, more)
+    read = client.consume(cluster.bootstrap, topic, {0: 0}, 100)
+    assert_same([*items, *more], read)
+    assert cluster.is_alive(leader)
+
+
+def move_controller(tree: Tree) -> bool:
+    """Have another election; whoever wins."""
+    if tree.exists("/controller"):
+        tree.zk.delete("/controller")
+    return False
+
+
+def test_a_hung_reactor_loses_its_session(cluster: LocalCluster, tree: Tree, topic: str) -> None:
+    """kazoo's thread would ping for ever; the watchdog ends the session, and another leads within the timeout."""
+    leader = tree.state(topic)["leader"]
+    epoch = read_epoch(tree, leader)
+    began = time.monotonic()
+    os.kill(cluster.pid(leader), signal.SIGUSR1)
+    state = tree.wait_state(topic, leader=3 - leader, isr=[3 - leader])
+    assert 0.8 * SESSION_TIMEOUT < time.monotonic() - began < 2 * SESSION_TIMEOUT
+    assert cluster.is_alive(leader) and state["leader_epoch"] >= 1
+    # When it wakes it finds itself in a new session, and follows.
+    assert wait_for(lambda: read_epoch(tree, leader), "it is registered anew") > epoch
+    tree.wait_state(topic, leader=3 - leader, isr=[1, 2])
+
+
+def test_an_id_that_is_taken(cluster: LocalCluster, tmp_path: Path) -> None:
+    """Another broker of the same id waits for the session timeout, then says whose the id is, and ends."""
+    rival = LocalCluster(tmp_path, 1, zookeeper=cluster.zookeeper, overrides=cluster.overrides)
+    rival.start_broker(1, wait=False)
+    try:
+        wait_for(lambda: not rival.is_alive(1), "it gives up")
+        said = rival.log_file(1).read_text()
+        assert "broker id 1 is in use" in said and "choose another broker.id" in said
+        assert "Traceback" not in said
+    finally:
+        rival.close()
+    assert cluster.is_alive(1)
+
+
+def test_generated_ids(cluster: LocalCluster, tree: Tree, tmp_path: Path) -> None:
+    """``broker.id=-1`` takes an id above the reserved ones, and keeps it."""
+    guest = LocalCluster(tmp_path, 1, zookeeper=cluster.zookeeper, overrides=cluster.overrides)
+    guest.start_broker(1, {"broker.id": "-1"}, wait=False)
+    try:
+        wait_for(lambda: max(tree.live()) > 1000, "a third broker")
+        broker_id = max(tree.live())
+        assert guest.stop_broker(1)
+        wait_for(lambda: max(tree.live()) <= 1000, "it goes")
+        guest.start_broker(1, wait=False)
+        wait_for(lambda: broker_id in tree.live(), "the same id again")
+        assert f"broker.id={broker_id}" in (guest.broker_dir(1) / "data" / "meta.properties").read_text()
+        guest.stop_broker(1)
+    finally:
+        guest.close()
+
+
+def test_acls(tmp_path: Path) -> None:
+    """With ``zookeeper.set.acl`` strangers read, but do not write; brokers with the digest do."""
+    overrides = {**TEST_OVERRIDES, "zookeeper.set.acl": "true", "zookeeper.auth.digest": "kafka:secret"}
+    cluster = LocalCluster(tmp_path, 2, overrides=overrides)
+    try:
+        cluster.start()
+        topic = fresh_topic("acl")
+        client.create_topic(cluster.bootstrap, topic, 1, 2, {})
+        with Tree(cluster.zookeeper) as stranger, Tree(cluster.zookeeper, "kafka:secret") as friend:
+            stranger.wait_state(topic, isr=[1, 2])
+            for path in (
+                "/controller_epoch",
+                f"/brokers/topics/{topic}",
+                f"/brokers/topics/{topic}/partitions/0/state",
+            ):
+                data, _ = stranger.zk.get(path)
+                with pytest.raises(NoAuthError):
+                    stranger.zk.set(path, data)
+                friend.zk.set(path, data)
+            for path in ("/brokers/ids/1", "/controller"):
+                with pytest.raises(NoAuthError):
+                    stranger.zk.set(path, b"{}")
+            client.delete_topic(cluster.bootstrap, topic)
+            wait_for(lambda: not stranger.exists(f"/brokers/topics/{topic}"), "the topic to go")
+    finally:
+        cluster.close()
+
+
+def test_one_of_several_hosts_is_dead(tmp_path: Path, make_cluster: ClusterFactory) -> None:
+    with EmbeddedZooKeeper(tmp_path / "zookeeper") as zookeeper:
+        [dead] = free_ports(1)
+        connect = f"127.0.0.1:{dead},{zookeeper.connect_string}/kafka"
+        cluster = make_cluster(2, zookeeper=connect)
+        topic = fresh_topic("hosts")
+        client.create_topic(cluster.bootstrap, topic, 2, 2, {})
+        with Tree(f"{zookeeper.connect_string}/kafka") as tree:
+            tree.wait_state(topic, isr=[1, 2])
+            leader = tree.state(topic)["leader"]
+            began = time.monotonic()
+            cluster.kill_broker(leader)
+            tree.wait_state(topic, leader=3 - leader)
+            assert time.monotonic() - began < 2, "its guardian too finds the server that lives"
+
+
+class Ensemble:
+    """Three ZooKeeper servers on this machine."""
+
+    def __init__(self, directory: Path) -> None:
+        numbers = (1, 2, 3)
+        ports = iter(free_ports(9))
+        quorum = {f"server.{number}": f"127.0.0.1:{next(ports)}:{next(ports)}" for number in numbers}
+        self.servers = []
+        for number in numbers:
+            home = directory / f"zookeeper-{number}"
+            (home / "data").mkdir(parents=True)
+            (home / "data" / "myid").write_text(f"{number}\n")
+            properties = {**quorum, "initLimit": "50", "syncLimit": "25"}
+            self.servers.append(EmbeddedZooKeeper(home, next(ports), properties=properties))
+        # None serves before a majority is there.
+        for server in self.servers:
+            server.start(wait=False)
+        for server in self.servers:
+            server.wait_ready()
+
+    @property
+    def connect(self) -> str:
+        return ",".join(server.connect_string for server in self.servers)
+
+    def leader(self) -> EmbeddedZooKeeper:
+        """Whoever leads the quorum."""
+        return next(server for server in self.servers if server.running and server.mode == "leader")
+
+    def close(self) -> None:
+        for server in self.servers:
+            server.kill()
+
+
+def test_an_ensemble_loses_its_leader(tmp_path: Path, make_cluster: ClusterFactory) -> None:
+    """Sessions go on with the servers that are left; nothing acknowledged is lost, and brokers still fail over."""
+    ensemble = Ensemble(tmp_path)
+    try:
+        cluster = make_cluster(2, zookeeper=f"{ensemble.connect}/kafka")
+        topic = fresh_topic("quorum")
+        client.create_topic(cluster.bootstrap, topic, 1, 2, {})
+        with Tree(cluster.zookeeper) as tree:
+            tree.wait_state(topic, isr=[1, 2])
+            epochs = {broker_id: read_epoch(tree, broker_id) for broker_id in (1, 2)}
+        items = make_items(3, 200, 1)
+        client.produce(cluster.bootstrap, topic, items[:100])
+        ensemble.leader().kill()
+        client.produce(cluster.bootstrap, topic, items[100:])
+        wait_for(ensemble.leader, "another leader")
+        with Tree(cluster.zookeeper) as tree:
+            wait_for(lambda: tree.live() == [1, 2], "both brokers are registered")
+            assert {broker_id: read_epoch(tree, broker_id) for broker_id in (1, 2)} == epochs, "in the same sessions"
+            leader = tree.state(topic)["leader"]
+            cluster.kill_broker(leader)
+            tree.wait_state(topic, leader=3 - leader, isr=[3 - leader])
+        assert_same(items, client.consume(cluster.address(3 - leader), topic, {0: 0}, len(items)))
+    finally:
+        ensemble.close()

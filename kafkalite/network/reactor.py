@@ -73,6 +73,10 @@ class ThreadExecutor:
             self._reactor.addSystemEventTrigger("after", "shutdown", self.close)
         return cast("Awaitable[T]", deferToThreadPool(self._reactor, self._pool, call, *args))
 
+    def resize(self, size: int) -> None:
+        """At most ``size`` threads from now on."""
+        self._pool.adjustPoolsize(0, size)
+
     def close(self) -> None:
         """Wait for the work under way and end the threads."""
         if not self._closed:

@@ -13,11 +13,15 @@ import _socket
 import struct
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
 MESSAGE = struct.Struct("!qI16s")
 """Session id (0: nothing to guard), session timeout in ms, password."""
 
 _CONNECT = struct.Struct("!iiqiqi16sB")
-_CONNECTED = struct.Struct("!iiiq")
+_CONNECTED = struct.Struct("!iiq")
 _CLOSE = struct.pack("!iii", 8, 1, -11)
 _ATTEMPT_TIMEOUT = 2.0
 
@@ -33,11 +37,8 @@ def addresses(hosts: str) -> list[tuple[str, int]]:
     return found
 
 
-def close_session(hosts: str, session: int, password: bytes, timeout_ms: int) -> bool:
-    """End a session from outside: attach to it, then close it; every server is tried once.
-
-    ``True`` once it is known to be over, ``False`` where no server answered.
-    """
+def connections(hosts: str) -> Generator[_socket.socket, None, None]:
+    """A connection to each server that can be reached, one after the other; the next one closes the last."""
     for host, port in addresses(hosts):
         try:
             resolved = _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM)
@@ -51,25 +52,41 @@ def close_session(hosts: str, session: int, password: bytes, timeout_ms: int) ->
             try:
                 connection.settimeout(_ATTEMPT_TIMEOUT)
                 connection.connect(address)
-                _attach_and_close(connection, session, password, timeout_ms)
-                return True
-            except (OSError, struct.error):
+                yield connection
+            except OSError:
                 continue
             finally:
                 connection.close()
-    return False
 
 
-def _attach_and_close(connection: _socket.socket, session: int, password: bytes, timeout_ms: int) -> None:
+def attach(connection: _socket.socket, session: int, password: bytes, timeout_ms: int) -> int:
+    """Take a session over (0: begin a new one); returns the session's id, 0 where it is over. Raises ``OSError``."""
     request = _CONNECT.pack(_CONNECT.size - 4, 0, 0, timeout_ms, session, 16, password, 0)
     connection.sendall(request)
-    answer = _read(connection, _CONNECTED.size)
-    length, _, granted, attached = _CONNECTED.unpack(answer)
-    if granted <= 0 or attached != session:
-        return  # it is over already
-    _read(connection, length + 4 - _CONNECTED.size)
-    connection.sendall(_CLOSE)
-    _read(connection, 4)
+    _, granted, attached = _CONNECTED.unpack_from(receive(connection))
+    return int(attached) if granted > 0 else 0
+
+
+def receive(connection: _socket.socket) -> bytes:
+    """One frame, without its length. Raises ``OSError``."""
+    (length,) = struct.unpack("!i", _read(connection, 4))
+    return _read(connection, length)
+
+
+def close_session(hosts: str, session: int, password: bytes, timeout_ms: int) -> bool:
+    """End a session from outside: attach to it, then close it; every server is tried once.
+
+    ``True`` once it is known to be over, ``False`` where no server answered.
+    """
+    for connection in connections(hosts):
+        try:
+            if attach(connection, session, password, timeout_ms) == session:
+                connection.sendall(_CLOSE)
+                receive(connection)
+            return True
+        except (OSError, struct.error):
+            continue
+    return False
 
 
 def _read(connection: _socket.socket, count: int) -> bytes:

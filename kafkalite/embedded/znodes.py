@@ -1,15 +1,16 @@
-"""A look into ZooKeeper from outside: read some znodes, in one short session, with nothing but a socket.
+"""A look into ZooKeeper from outside: read some znodes, in one short session, on the guardian's plain socket.
 
-Answers to: ``bin/zookeeper-shell.sh … get``. Pure codec and one plain socket. Brokers use ``zk/client``; this is for
+Answers to: ``bin/zookeeper-shell.sh … get``. Plain blocking sockets, no reactor. Brokers use ``zk/client``; this is for
 those who watch a cluster (the demo, tests) and must not stand in anybody's way.
 """
 
 from __future__ import annotations
 
-import socket
 import struct
 from collections.abc import Iterable
 from types import TracebackType
+
+from kafkalite.broker import guardian_process
 
 GET_DATA, GET_CHILDREN, CLOSE = 4, 8, -11
 NO_NODE = -101
@@ -21,18 +22,19 @@ class ZnodeReader:
     """A session that only reads. Raises ``OSError`` where ZooKeeper does not answer."""
 
     def __init__(self, connect: str) -> None:
-        hosts, slash, chroot = connect.partition("/")
+        _, slash, chroot = connect.partition("/")
         self._chroot = slash + chroot if chroot else ""
-        host, _, port = hosts.split(",")[0].rpartition(":")
         self._xid = 0
-        self._socket = socket.create_connection((host, int(port)), timeout=SOCKET_TIMEOUT)
-        self._socket.settimeout(SOCKET_TIMEOUT)
-        try:
-            self._send(struct.pack(">iqiqi16s?", 0, 0, SESSION_TIMEOUT_MS, 0, 16, b"", False))
-            self._receive()
-        except BaseException:
-            self._socket.close()
-            raise
+        self._servers = guardian_process.connections(connect)
+        for connection in self._servers:
+            try:
+                guardian_process.attach(connection, 0, b"", SESSION_TIMEOUT_MS)
+            except OSError:
+                continue
+            connection.settimeout(SOCKET_TIMEOUT)
+            self._connection = connection
+            return
+        raise OSError(f"ZooKeeper does not answer at {connect}")
 
     def __enter__(self) -> ZnodeReader:
         return self
@@ -69,13 +71,13 @@ class ZnodeReader:
             self._send(struct.pack(">ii", self._xid + 1, CLOSE))
         except OSError:
             pass  # it ends by itself
-        self._socket.close()
+        self._servers.close()
 
     def _call(self, kind: int, path: str) -> bytes | None:
         self._xid += 1
         raw = (self._chroot + path).encode()
         self._send(struct.pack(f">iii{len(raw)}s?", self._xid, kind, len(raw), raw, False))
-        answer = self._receive()
+        answer = guardian_process.receive(self._connection)
         _, _, error = struct.unpack_from(">iqi", answer)
         if error == NO_NODE:
             return None
@@ -84,20 +86,7 @@ class ZnodeReader:
         return answer[16:]
 
     def _send(self, payload: bytes) -> None:
-        self._socket.sendall(struct.pack(">i", len(payload)) + payload)
-
-    def _receive(self) -> bytes:
-        (size,) = struct.unpack(">i", self._exactly(4))
-        return self._exactly(size)
-
-    def _exactly(self, size: int) -> bytes:
-        data = bytearray()
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("connection closed by ZooKeeper")
-            data += piece
-        return bytes(data)
+        self._connection.sendall(struct.pack(">i", len(payload)) + payload)
 
 
 def read_znodes(connect: str, paths: Iterable[str]) -> dict[str, bytes]:

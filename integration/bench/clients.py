@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from integration.bench.side import Side
+
+ALLOCATOR = {"MALLOC_TOP_PAD_": str(64 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+"""The clients keep their memory instead of handing it back and forth: their CPU is shared with the brokers."""
 
 Order = tuple[str, dict[str, Any]]
 """Which client, and its arguments."""
@@ -27,6 +31,7 @@ def run_clients(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            env={**os.environ, **ALLOCATOR},
         )
         for what, arguments in orders
     ]

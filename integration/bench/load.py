@@ -23,6 +23,8 @@ from integration.bench.raw import fetch_all
 
 CHUNK = 10000
 """Messages handed to librdkafka at once."""
+QUEUE_KB = 1 << 16
+"""What may wait in the producer: more would only make it touch new memory for every message."""
 STAMP = struct.Struct(">d")
 PADDING = bytes(92)
 
@@ -42,7 +44,7 @@ def produce(
             "bootstrap.servers": bootstrap,
             "linger.ms": 5,
             "queue.buffering.max.messages": 1000000,
-            "queue.buffering.max.kbytes": 1 << 20,
+            "queue.buffering.max.kbytes": QUEUE_KB,
             "log_level": 0,
             **settings,
         }

@@ -17,6 +17,22 @@ from kafkalite.controller.ports import BrokerChannel
 
 log = logging.getLogger(__name__)
 
+FAREWELL = 0.5
+"""Seconds for which a broker that handed its leaderships over goes on answering. Whoever asks in that time is told
+NOT_LEADER_OR_FOLLOWER and looks up the new leader at once; a connection that just ends is no news, and clients take a
+second or two to find out."""
+
+
+async def say_farewell(clock: Clock) -> None:
+    """Let clients hear where the leaders have gone."""
+    await _pause(clock, FAREWELL)
+
+
+async def _pause(clock: Clock, seconds: float) -> None:
+    over: Future[None] = Future()
+    clock.call_later(seconds, over.callback, None)
+    await over
+
 
 async def hand_over_leaderships(
     request: Callable[[], ControlledShutdown],
@@ -32,9 +48,7 @@ async def hand_over_leaderships(
     """
     for attempt in range(1 + retries):
         if attempt:
-            pause: Future[None] = Future()
-            clock.call_later(backoff, pause.callback, None)
-            await pause
+            await _pause(clock, backoff)
         controller = metadata.broker(metadata.controller_id)
         if controller is None:
             log.info("controlled shutdown: no controller is known")

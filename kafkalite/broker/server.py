@@ -18,7 +18,7 @@ from kafkalite.apis.services import BrokerServices
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.config_watcher import ConfigWatcher
 from kafkalite.broker.control_plane import ControlChannel, ControlPlane
-from kafkalite.broker.controlled_shutdown import hand_over_leaderships
+from kafkalite.broker.controlled_shutdown import hand_over_leaderships, say_farewell
 from kafkalite.broker.guardian import Guardian
 from kafkalite.broker.identity import choose_broker_id
 from kafkalite.broker.metadata_watcher import MetadataWatcher
@@ -157,7 +157,8 @@ class BrokerServer:
         # From here on it is the controller's word alone that counts: to stop what the states say should be followed.
         self._watcher.close()
         if values["controlled.shutdown.enable"]:
-            await hand_over_leaderships(
+            led = bool(self._replicas.replicas.leaders())
+            handed_over = await hand_over_leaderships(
                 lambda: ControlledShutdown(self.broker_id, self._control_plane.broker_epoch),
                 self._metadata,
                 self._channel,
@@ -165,6 +166,8 @@ class BrokerServer:
                 values["controlled.shutdown.max.retries"],
                 values["controlled.shutdown.retry.backoff.ms"] / 1000,
             )
+            if led and handed_over and self._server.connections:
+                await say_farewell(self._clock)
         self._config_watcher.close()
         await self._server.stop()
         await self._controller.stop()
@@ -186,7 +189,7 @@ class BrokerServer:
     def _listen(self, dispatcher: Dispatcher) -> None:
         self._control_server = ControlServer(self._reactor, self._control_plane.handle)
         self._server = KafkaServer(self._reactor, dispatcher, network_limits(self._config), self._executor)
-        self._config.dynamic.on_change(self._limits_changed)
+        self._config.dynamic.on_change(self._configuration_changed)
         for endpoint in self._config.listeners:
             if endpoint.listener == CONTROL_PLANE_LISTENER:
                 port = self._control_server.listen(endpoint.host, endpoint.port)
@@ -194,8 +197,10 @@ class BrokerServer:
                 port = self._server.bind(endpoint.host, endpoint.port, endpoint.listener)
             self._ports[endpoint.listener] = port
 
-    def _limits_changed(self, _: frozenset[str]) -> None:
+    def _configuration_changed(self, names: frozenset[str]) -> None:
         self._server.limits = network_limits(self._config)
+        if "background.threads" in names:
+            self._executor.resize(self._config.dynamic["background.threads"])
 
     def _broker(self) -> Broker:
         return Broker(self.broker_id, self._config.advertised_endpoints(self._ports), self._config.rack)

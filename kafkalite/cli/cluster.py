@@ -45,7 +45,8 @@ def run(args: argparse.Namespace) -> int:
 
 def start(args: argparse.Namespace) -> int:
     """``cluster start``: until Ctrl-C or SIGTERM, or with ``--detach`` until it is ready."""
-    from kafkalite.embedded.cluster import LocalCluster, broker_process, read_brokers
+    from kafkalite.embedded.cluster import LocalCluster
+    from kafkalite.embedded.state import broker_process, read_brokers
 
     if args.brokers < 1:
         raise StartupError(f"--brokers {args.brokers}: at least 1")
@@ -83,7 +84,7 @@ def interrupt() -> None:
 
 def stop(args: argparse.Namespace) -> int:
     """``cluster stop``."""
-    from kafkalite.embedded.cluster import stop_cluster
+    from kafkalite.embedded.state import stop_cluster
 
     stop_cluster(args.dir)
     return 0
@@ -91,8 +92,8 @@ def stop(args: argparse.Namespace) -> int:
 
 def status(args: argparse.Namespace) -> int:
     """``cluster status``: pids, addresses and whether each lives and answers."""
-    from kafkalite.embedded.cluster import broker_process, read_brokers, read_state
     from kafkalite.embedded.probe import ask
+    from kafkalite.embedded.state import broker_process, read_brokers, read_state
 
     state = read_state(args.dir)
     if state is None:

@@ -9,27 +9,26 @@ finds it again: ``cluster.json`` with pids and ports, ``zookeeper/``, and ``brok
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from kafkalite.common.errors import StartupError
 from kafkalite.embedded.probe import wait_for_brokers
 from kafkalite.embedded.processes import ServerProcess, free_ports, is_free
+from kafkalite.embedded.state import (
+    STOP_TIMEOUT,
+    ZOOKEEPER_PID_FILE,
+    BrokerAddress,
+    read_brokers,
+    write_state,
+    zookeeper_port,
+)
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 
 HOST = "127.0.0.1"
-STATE_FILE = "cluster.json"
-ZOOKEEPER_PID_FILE = "zookeeper.pid"
-ZOOKEEPER_MARK = "QuorumPeerMain"
 START_TIMEOUT = 60.0
-STOP_TIMEOUT = 30.0
 
 Launcher = Callable[[Path], "list[str]"]
 """``server.properties`` → the command that serves it. Another broker (real Kafka) is another launcher."""
@@ -38,17 +37,6 @@ Launcher = Callable[[Path], "list[str]"]
 def kafkalite_launcher(config: Path) -> list[str]:
     """A kafkalite broker of the interpreter that runs this."""
     return [sys.executable, "-m", "kafkalite.cli.main", "broker", "start", "--config", str(config)]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerAddress:
-    """One broker, as ``cluster.json`` has it. ``pid`` is the process that serves, ``dir`` holds its files."""
-
-    id: int
-    host: str
-    port: int
-    pid: int
-    dir: str
 
 
 class LocalCluster:
@@ -158,7 +146,7 @@ class LocalCluster:
         if self._zookeeper is not None:
             return
         if self._embedded is None:
-            port = _known_zookeeper_port(self.directory)
+            port = zookeeper_port(self.directory)
             self._embedded = EmbeddedZooKeeper(
                 self.directory / "zookeeper",
                 port if port and is_free(port) else free_ports(1)[0],
@@ -245,27 +233,13 @@ class LocalCluster:
 
     # cluster.json
 
-    def state(self) -> dict[str, Any]:
-        """The contents of ``cluster.json``."""
-        brokers = [
-            BrokerAddress(
-                broker_id, HOST, self._ports[broker_id][0], self.pid(broker_id), str(self.broker_dir(broker_id))
-            )
-            for broker_id in self.broker_ids
-        ]
-        return {
-            "zookeeper": self.zookeeper,
-            "bootstrap": self.bootstrap,
-            "brokers": [asdict(broker) for broker in brokers],
-        }
-
     def write_state(self) -> None:
-        """Write ``cluster.json``, whole or not at all, once every broker has been started."""
-        if set(self._processes) != set(self._ports):
-            return
-        temporary = self.directory / f"{STATE_FILE}.{os.getpid()}.tmp"
-        temporary.write_text(json.dumps(self.state(), indent=2) + "\n")
-        temporary.replace(self.directory / STATE_FILE)
+        """Write it, once every broker has been started."""
+        if set(self._processes) == set(self._ports):
+            brokers = [
+                BrokerAddress(i, HOST, self._ports[i][0], self.pid(i), str(self.broker_dir(i))) for i in self.broker_ids
+            ]
+            write_state(self.directory, self.zookeeper, brokers)
 
     # Inside
 
@@ -303,50 +277,6 @@ class LocalCluster:
     def _wait_broker(self, broker_id: int, expected: set[int], timeout: float) -> None:
         process = self._processes[broker_id]
         wait_for_brokers([(HOST, self._ports[broker_id][0])], expected, timeout, keep_waiting=process.is_alive)
-
-
-def read_state(directory: Path) -> dict[str, Any] | None:
-    """``cluster.json`` of ``directory``; ``None`` where there is none."""
-    try:
-        state: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
-    except FileNotFoundError:
-        return None
-    return state
-
-
-def read_brokers(directory: Path) -> list[BrokerAddress]:
-    """The brokers of ``cluster.json``, none where there is no such file."""
-    state = read_state(directory)
-    return [BrokerAddress(**broker) for broker in state["brokers"]] if state else []
-
-
-def broker_process(broker: BrokerAddress) -> ServerProcess:
-    """The process of a broker that somebody else started."""
-    return ServerProcess(broker.pid, mark=str(Path(broker.dir) / "server.properties"))
-
-
-def stop_cluster(directory: Path, timeout: float = STOP_TIMEOUT) -> None:
-    """Stop the cluster of ``directory``, whoever started it. Raises :class:`StartupError` where there is none."""
-    if read_state(directory) is None:
-        raise StartupError(f"no cluster in {directory}")
-    for broker in read_brokers(directory):
-        broker_process(broker).stop(timeout)
-    pid_file = directory / ZOOKEEPER_PID_FILE
-    if pid_file.exists():
-        ServerProcess(int(pid_file.read_text()), mark=ZOOKEEPER_MARK).stop(timeout)
-        pid_file.unlink()
-
-
-def remove(directory: Path) -> None:
-    """Delete a stopped cluster with all its data."""
-    shutil.rmtree(directory, ignore_errors=True)
-
-
-def _known_zookeeper_port(directory: Path) -> int:
-    state = read_state(directory)
-    if state is None:
-        return 0
-    return int(str(state["zookeeper"]).split("/")[0].rpartition(":")[2])
 
 
 def _tail(path: Path, lines: int = 5) -> str:

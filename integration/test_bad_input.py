@@ -5,11 +5,9 @@ Short in `make test`; with KAFKALITE_SOAK=1 a million pieces. KAFKALITE_SEED rep
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import random
-import resource
 import struct
 import time
 from typing import Any
@@ -22,7 +20,7 @@ from integration.faults.frames import MAX_BATCH, Target
 from integration.faults.thrower import start_thrower
 from integration.harness.clients import fresh_topic
 from integration.harness.garbage import batch, fetch_body, produce_body
-from integration.harness.history import LoadProducer, LoadReader, judge, partition_states, read_all, wait_in_sync
+from integration.harness.history import LoadProducer, LoadReader, judge, read_all, wait_in_sync
 from integration.harness.wait import wait_for
 from integration.harness.wire import API_VERSIONS, FETCH, PRODUCE, Cursor, Wire, leaders
 from integration.test_clients_confluent import Confluent
@@ -172,36 +170,3 @@ def complaints(cluster: LocalCluster) -> list[str]:
 def rss(cluster: LocalCluster, broker_id: int) -> int:
     """Resident memory of a broker."""
     return int(psutil.Process(cluster.pid(broker_id)).memory_info().rss)
-
-
-@pytest.mark.kafkalite_only
-def test_full_disk(make_cluster: ClusterFactory) -> None:
-    """A log directory that takes no more bytes goes offline; the broker lives, others lead, nothing is lost."""
-    cluster = make_cluster(3, start=False)
-    directory = cluster.broker_dir(1)
-    cluster.override_broker(1, {"log.dirs": f"{directory / 'data'},{directory / 'more'}"})
-    cluster.start()
-    topic = fresh_topic("full")
-    Confluent().create_topic(cluster.bootstrap, topic, 3, 3, {})
-    wait_in_sync(cluster.zookeeper, topic, 3, 3)
-    producer = LoadProducer(cluster.bootstrap, topic, 3, 2000.0)
-    producer.start()
-    wait_for(lambda: producer.acknowledged > 1000, "records are acknowledged")
-    # No file of broker 1 may grow beyond this: to the process it looks like a disk that is full.
-    limit = max(path.stat().st_size for path in directory.rglob("*.log") if path.name != "broker.log") + 100_000
-    resource.prlimit(cluster.pid(1), resource.RLIMIT_FSIZE, (limit, limit))
-
-    def led_by_others() -> bool:
-        with ZnodeReader(cluster.zookeeper) as reader:
-            states = partition_states(reader, topic, 3).values()
-        return any(1 not in state["isr"] for state in states) and all(state["leader"] > 0 for state in states)
-
-    wait_for(led_by_others, "others lead", 60)
-    before = producer.acknowledged
-    wait_for(lambda: producer.acknowledged > before + 3000, "records are acknowledged still", 60)
-    producer.finish()
-    log = read_all(cluster.bootstrap, topic, 3)
-    assert judge(log, [producer], [], {}) == []
-    time.sleep(0.5)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        assert psutil.Process(cluster.pid(1)).status() != psutil.STATUS_ZOMBIE

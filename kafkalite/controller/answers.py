@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from kafkalite.cluster.control import ControlResponse, LeaderAndIsr, StopReplica
+from kafkalite.cluster.control import EPOCH_DURING_DELETE, ControlResponse, LeaderAndIsr, StopReplica
 from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller.batch import EPOCH_DURING_DELETE
 from kafkalite.controller.events import LeaderAndIsrAnswered, StopReplicaAnswered
 
 _GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

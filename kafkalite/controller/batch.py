@@ -13,9 +13,6 @@ from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller.context import ControllerContext
 
-EPOCH_DURING_DELETE = -2
-"""Leader epoch in a StopReplica: stop whatever the epoch, the topic is being deleted."""
-
 
 class RequestBatch:
     """At most one LeaderAndIsr, one UpdateMetadata and one StopReplica for each broker, sent in this order.

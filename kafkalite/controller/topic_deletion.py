@@ -13,8 +13,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable
 
+from kafkalite.cluster.control import EPOCH_DURING_DELETE
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller.batch import EPOCH_DURING_DELETE
 from kafkalite.controller.context import Deletion
 from kafkalite.controller.events import ResumeDeletions, StopReplicaAnswered, TopicDeletionRequested
 from kafkalite.controller.partition_states import PartitionPhase

@@ -2,7 +2,7 @@
 
 Answers to: ``kafka.server.ReplicaManager``. Deterministic.
 
-What is long lives elsewhere: taking over states in ``roles``, reading in ``reads``, ISR changes in ``isr_updates``,
+What is long lives elsewhere: taking over states in ``roles``, ending them in ``stopping``, reading in ``reads``, ISR changes in ``isr_updates``,
 following in ``fetcher``, offsets in ``offsets``. Appending is here, the one way in; everything that waits is
 completed last (``effects``).
 """
@@ -26,6 +26,7 @@ from kafkalite.record.validation import RecordValidationError
 from kafkalite.replication.config import RACK_AWARE_SELECTOR, ReplicationConfig
 from kafkalite.replication.delayed import DelayedProduce
 from kafkalite.replication.effects import Effects
+from kafkalite.replication.fence import Fence
 from kafkalite.replication.fetchers import FetcherManager
 from kafkalite.replication.isr_updates import IsrUpdates
 from kafkalite.replication.offsets import Offsets
@@ -51,6 +52,7 @@ from kafkalite.replication.results import (
 )
 from kafkalite.replication.roles import Roles
 from kafkalite.replication.selector import RackAwareReplicaSelector
+from kafkalite.replication.stopping import Stopping
 from kafkalite.replication.watch import FetchWatch
 from kafkalite.zk.port import SessionState
 
@@ -89,7 +91,9 @@ class ReplicaManager:
         self._fetches = Purgatory("Fetch", clock)
         self._isr = IsrUpdates(config, self.replicas, isr, clock)
         self._fetchers = FetcherManager(config, metadata, connect, logs.handle_failure, clock)
-        self._roles = Roles(self.replicas, logs, self._fetchers, topic_configs, clock)
+        self._fence = Fence()
+        self._stopping = Stopping(self.replicas, logs, self._fetchers, self._fence)
+        self._roles = Roles(self.replicas, logs, self._fetchers, topic_configs, clock, self._fence, self._stopping)
         self._offsets = Offsets(self.replicas, logs, Purgatory("DeleteRecords", clock))
         selector = (
             RackAwareReplicaSelector(metadata, config.rack)
@@ -293,7 +297,7 @@ class ReplicaManager:
 
     async def stop_replicas(self, request: StopReplica) -> ControlResponse:
         """Stop, and perhaps delete, replicas; fenced as :meth:`become_leader_or_follower`."""
-        answer: ControlResponse = await self._in_lane(lambda: self._roles.stop_replicas(request))
+        answer: ControlResponse = await self._in_lane(lambda: self._stopping.stop_replicas(request))
         return answer
 
     async def apply_states(self, states: Sequence[PartitionState]) -> None:
@@ -310,7 +314,7 @@ class ReplicaManager:
         """ZooKeeper has these topics, of these ids, no longer: they are not served any more. Their logs stay."""
 
         async def stop() -> None:
-            self._roles.topics_gone(topics)
+            self._stopping.topics_gone(topics)
 
         await self._in_lane(stop)
 
@@ -320,7 +324,7 @@ class ReplicaManager:
         )
 
     def _directory_failed(self, log_dir: str) -> None:
-        failed = self._roles.directory_failed(log_dir)
+        failed = self._stopping.directory_failed(log_dir)
         if failed:
             self.on_offline(failed)
 
@@ -328,7 +332,7 @@ class ReplicaManager:
 
     def registered(self, broker_epoch: int, session: int) -> None:
         """This broker's znode was made in ``session`` with czxid ``broker_epoch``. Call after every registration."""
-        self._roles.fence.broker_epoch = broker_epoch
+        self._fence.broker_epoch = broker_epoch
         self._isr.session = session
         self._fetchers.set_broker_epoch(broker_epoch)
         self._isr.resumed()
@@ -339,7 +343,7 @@ class ReplicaManager:
             self._isr.suspended()
         elif state is SessionState.EXPIRED:
             self._isr.expired()
-            self._roles.stop_leading()
+            self._stopping.stop_leading()
         elif self._isr.session:
             self._isr.resumed()
 

@@ -1,7 +1,7 @@
 """Taking over what was decided about partitions: one mechanism for the controller's requests and for ZooKeeper's
 states.
 
-Answers to: ``ReplicaManager.{becomeLeaderOrFollower,makeLeaders,makeFollowers,stopReplicas}``. Deterministic.
+Answers to: ``ReplicaManager.{becomeLeaderOrFollower,makeLeaders,makeFollowers}``. Deterministic.
 
 Fences: a request carries the controller's epoch and this broker's own (the czxid of its znode). A state read from
 ZooKeeper names this broker leader rightly only where it was written after the broker registered. States of one topic
@@ -11,11 +11,9 @@ id are ordered; a topic id once replaced or deleted never comes back.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 
-from kafkalite.cluster.control import ControlResponse, LeaderAndIsr, StopPartition, StopReplica
+from kafkalite.cluster.control import ControlResponse, LeaderAndIsr
 from kafkalite.cluster.model import PartitionState
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
@@ -23,49 +21,22 @@ from kafkalite.common.tasks import Future, gather
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 from kafkalite.log.fs import LogDirFailure
 from kafkalite.replication.effects import Effects
+from kafkalite.replication.fence import Fence, differs
 from kafkalite.replication.fetchers import FetcherManager
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.ports import LogStore, TopicConfigs
 from kafkalite.replication.replicas import Replicas
+from kafkalite.replication.stopping import Stopping
 from kafkalite.zk.port import ZkError
 
 log = logging.getLogger(__name__)
 
 _NONE = ErrorCode.NONE
-_MAX_RETIRED = 10_000
 _BREATH = 50
-
-UNREGISTERED = 1 << 62
-"""Broker epoch while this broker has no znode: newer than any request or state, so that all are too old."""
-
-
-@dataclass(slots=True)
-class Fence:
-    """What requests and states are held against."""
-
-    broker_epoch: int = UNREGISTERED
-    controller_epoch: int = -1
-    retired: dict[uuid.UUID, None] = field(default_factory=dict)
-
-    def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
-        """Whether a request is from the newest controller and meant for this life of the broker."""
-        if broker_epoch < self.broker_epoch:
-            return ErrorCode.STALE_BROKER_EPOCH
-        if controller_epoch < self.controller_epoch:
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        self.controller_epoch = controller_epoch
-        return _NONE
-
-    def retire(self, topic_id: uuid.UUID | None) -> None:
-        """Nothing said of this topic id counts from now on."""
-        if topic_id is not None and topic_id != ZERO_UUID:
-            self.retired[topic_id] = None
-            if len(self.retired) > _MAX_RETIRED:
-                del self.retired[next(iter(self.retired))]
 
 
 class Roles:
-    """Makes leaders and followers, and stops them. Its methods run one after the other."""
+    """Makes leaders and followers. Its methods run one after the other."""
 
     def __init__(
         self,
@@ -74,17 +45,20 @@ class Roles:
         fetchers: FetcherManager,
         topic_configs: TopicConfigs,
         clock: Clock,
+        fence: Fence,
+        stopping: Stopping,
     ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._fetchers = fetchers
         self._topic_configs = topic_configs
         self._clock = clock
-        self.fence = Fence()
+        self._fence = fence
+        self._stopping = stopping
 
     async def leader_and_isr(self, request: LeaderAndIsr) -> ControlResponse:
         """The controller's word. The answer has an error for each partition."""
-        error = self.fence.check(request.controller_epoch, request.broker_epoch)
+        error = self._fence.check(request.controller_epoch, request.broker_epoch)
         if error:
             return ControlResponse(error)
         self._fetchers.learn_brokers(request.brokers)
@@ -100,7 +74,7 @@ class Roles:
         controller hears of it; who read the states from ZooKeeper gets the ``ZkError``, and comes again with them.
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
-        broker_epoch = self.fence.broker_epoch
+        broker_epoch = self._fence.broker_epoch
         wanted = [state for state in states if self._is_wanted(state, outcomes, from_controller)]
         configs, unread = await self._read_configs({state.topic for state in wanted if self._needs_log(state)})
         effects = Effects()
@@ -115,7 +89,7 @@ class Roles:
             # session may have made the state old meanwhile.
             if not self._is_wanted(state, outcomes, from_controller):
                 continue
-            if self.fence.broker_epoch != broker_epoch:
+            if self._fence.broker_epoch != broker_epoch:
                 outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
                 continue
             if state.topic in unread:
@@ -166,13 +140,13 @@ class Roles:
 
     def _is_other_topic(self, partition: Partition, state: PartitionState) -> bool:
         hosted = partition.state.topic_id
-        return _differs(hosted, state.topic_id)
+        return differs(hosted, state.topic_id)
 
     def _is_wanted(
         self, state: PartitionState, outcomes: dict[TopicPartition, ErrorCode], from_controller: bool
     ) -> bool:
         tp = state.topic_partition
-        fence = self.fence
+        fence = self._fence
         if state.topic_id in fence.retired:
             outcomes[tp] = ErrorCode.INCONSISTENT_TOPIC_ID
             return False
@@ -233,20 +207,20 @@ class Roles:
     def _stop_reassigned(self, partition: Partition, state: PartitionState) -> None:
         if state.order >= partition.state.order and partition.role is not Role.OFFLINE:
             partition.state = state
-            self._stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._stopping.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     async def _apply_one(self, state: PartitionState, configs: Mapping[str, object], effects: Effects) -> ErrorCode:
         tp = state.topic_partition
         partition = self._replicas.partitions.get(tp)
         if partition is not None and self._is_other_topic(partition, state):
             log.info("%s was deleted and created again: its old log goes", tp)
-            await self._delete(tp, partition.state.topic_id)
+            await self._stopping.delete(tp, partition.state.topic_id)
             partition = None
         if partition is None:
             stored = self._logs.get(tp)
-            if stored is not None and _differs(stored.topic_id, state.topic_id):
+            if stored is not None and differs(stored.topic_id, state.topic_id):
                 log.info("%s: the log on disk is of a deleted topic of that name: it goes", tp)
-                self.fence.retire(stored.topic_id)
+                self._fence.retire(stored.topic_id)
                 await self._logs.delete(tp)
         if partition is None or partition.log is None:
             is_new = state.leader_epoch == 0 and state.zk_version <= 0
@@ -280,105 +254,3 @@ class Roles:
             self._fetchers.remove(partition.topic_partition)
         else:
             self._fetchers.add(partition)
-
-    # Stopping
-
-    async def stop_replicas(self, request: StopReplica) -> ControlResponse:
-        """The controller's word to stop, and perhaps to delete, replicas."""
-        error = self.fence.check(request.controller_epoch, request.broker_epoch)
-        if error:
-            return ControlResponse(error)
-        outcomes = []
-        for stop in request.partitions:
-            try:
-                outcome = await self._stop_one(stop)
-            except LogDirFailure as failure:
-                self._logs.handle_failure(failure.log_dir)
-                outcome = ErrorCode.KAFKA_STORAGE_ERROR
-            except Exception:
-                log.exception("%s: stopping it failed", stop.topic_partition)
-                outcome = ErrorCode.UNKNOWN_SERVER_ERROR
-            outcomes.append((stop.topic_partition, outcome))
-        return ControlResponse(_NONE, tuple(outcomes))
-
-    async def _stop_one(self, stop: StopPartition) -> ErrorCode:
-        tp = stop.topic_partition
-        partition = self._replicas.partitions.get(tp)
-        if partition is not None:
-            if _differs(partition.state.topic_id, stop.topic_id):
-                # About the topic that had this name before: nothing of it is left here.
-                self.fence.retire(stop.topic_id)
-                return _NONE
-            if partition.role is Role.OFFLINE:
-                return ErrorCode.KAFKA_STORAGE_ERROR
-            if stop.leader_epoch >= 0 and stop.leader_epoch < partition.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
-        if not stop.delete:
-            if partition is not None:
-                self._stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            return _NONE
-        stored = self._logs.get(tp)
-        if partition is None and (stored is None or _differs(stored.topic_id, stop.topic_id)):
-            if stop.leader_epoch == -2:
-                self.fence.retire(stop.topic_id)
-            return _NONE
-        await self._delete(tp, stop.topic_id if stop.leader_epoch == -2 else None)
-        return _NONE
-
-    def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
-        """ZooKeeper no longer has ``topics``: stop their replicas, where of that topic id. Their logs stay.
-
-        A deletion by the controller reaches each replica as StopReplica, which deletes, before the znodes go. Znodes
-        that go without it (by hand, by a lost ensemble) are no order to destroy data.
-        """
-        for tp, partition in list(self._replicas.partitions.items()):
-            topic_id = topics.get(tp.topic)
-            if topic_id is None or partition.role is Role.OFFLINE or _differs(partition.state.topic_id, topic_id):
-                continue
-            log.warning("%s is no longer in ZooKeeper: it is not served any more, its log stays on disk", tp)
-            self._replicas.drop(tp)
-            self._stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for topic_id in topics.values():
-            self.fence.retire(topic_id)
-
-    async def _delete(self, tp: TopicPartition, topic_id: uuid.UUID | None) -> None:
-        partition = self._replicas.partitions.get(tp)
-        if partition is not None:
-            self._replicas.drop(tp)
-            self._stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.fence.retire(topic_id)
-        if self._logs.get(tp) is not None:
-            await self._logs.delete(tp)
-
-    def _stop(self, partition: Partition, role: Role, error: ErrorCode) -> None:
-        self._fetchers.remove(partition.topic_partition)
-        effects = Effects()
-        partition.stop(role)
-        effects.left(partition, error)
-        effects.run()
-
-    def stop_leading(self) -> None:
-        """The session is over: another may have been elected. Followers go on.
-
-        Until the broker is registered anew, everything that is decided about it was meant for the life that ended.
-        """
-        self.fence.broker_epoch = UNREGISTERED
-        effects = Effects()
-        for partition in self._replicas.leaders():
-            partition.stop()
-            effects.left(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        effects.run()
-
-    def directory_failed(self, log_dir: str) -> list[TopicPartition]:
-        """The partitions in ``log_dir`` go offline; returns them."""
-        failed = []
-        for partition in list(self._replicas.partitions.values()):
-            if partition.log is not None and partition.log.log_dir == log_dir and partition.role is not Role.OFFLINE:
-                self._stop(partition, Role.OFFLINE, ErrorCode.KAFKA_STORAGE_ERROR)
-                failed.append(partition.topic_partition)
-        return failed
-
-
-def _differs(one: uuid.UUID | None, other: uuid.UUID | None) -> bool:
-    """Whether two topic ids are both known and not the same."""
-    return one is not None and other is not None and one != other and one.int != 0 and other.int != 0

@@ -2,9 +2,9 @@
 
 Answers to: ``kafka.server.ReplicaManager``. Deterministic.
 
-What is long lives elsewhere: taking over states in ``roles``, ending them in ``stopping``, reading in ``reads``, ISR changes in ``isr_updates``,
-following in ``fetcher``, offsets in ``offsets``. Appending is here, the one way in; everything that waits is
-completed last (``effects``).
+What is long lives elsewhere: taking over states in ``roles``, ending them in ``stopping``, reading in ``reads``, ISR
+changes in ``isr_updates``, following in ``fetcher``, offsets in ``offsets``. Appending is here, the one way in;
+everything that waits is completed last (``effects``).
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_NOTHING = memoryview(b"")
 _OVERHEAD = 12
 _HEADER_SIZE = 61
 _SIZE_AND_MAGIC = struct.Struct(">ixxxxB")
@@ -63,6 +64,8 @@ class ProduceApi:
                 self._refuse(request, produce, ErrorCode.INVALID_TXN_STATE)
             elif acks:
                 self._append(produce.timeout_ms, acks, entries, lambda results: self._answer(request, results))
+                # What waits for its replicas is in the log: the memory that it came in is needed for the next.
+                request.body = _NOTHING
             else:
                 self._append(produce.timeout_ms, 0, entries, lambda results: _answer_nothing(request, results))
         except Exception:

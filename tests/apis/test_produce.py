@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.network.request import Request
 from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.frames import RequestHeader
 from kafkalite.protocol.produce import (
     ProducePartitionResponse,
     ProduceRequest,
@@ -55,6 +59,18 @@ def test_the_answer_waits_for_the_replicas() -> None:
     broker.replicas.hold = True
     send(broker, 9, [(T0, batch())], acks=-1)
     assert not broker.connection.answers
+    broker.replicas.held[0]()
+    assert answer(broker, 9)[T0].base_offset == 42
+
+
+def test_a_request_that_waits_for_the_replicas_holds_no_memory() -> None:
+    broker = FakeBroker()
+    broker.replicas.hold = True
+    request = ProduceRequest(None, -1, 500, [(T0, memoryview(batch()))])
+    frame = bytearray(b"".join(bytes(part) for part in encode_produce(9, request)))
+    header = RequestHeader(ApiKey.PRODUCE, 9, 1, "client")
+    broker.dispatcher.handle(Request(header, memoryview(frame), cast("Any", broker.connection), 0.0))
+    frame.append(0)  # BufferError while any view of it is alive
     broker.replicas.held[0]()
     assert answer(broker, 9)[T0].base_offset == 42
 

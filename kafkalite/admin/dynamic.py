@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Any, NamedTuple
 
-from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType, Update
+from kafkalite.common.config import ConfigDef, ConfigType, Update
 from kafkalite.common.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -133,8 +133,3 @@ class DynamicConfig:
             for listener in self._listeners:
                 listener(changed)
         return changed
-
-
-def key_type(key: ConfigKey | None) -> int:
-    """The type code of a key in DescribeConfigs answers; unknown keys have 0."""
-    return 0 if key is None else key.type.value

@@ -24,7 +24,6 @@ from kafkalite.protocol.fetch import FetchPartition
 from kafkalite.replication.manager import ReplicaManager
 from kafkalite.replication.watch import FetchWatch
 
-INVALID_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EVICTION_S: Final = 120.0

@@ -55,7 +55,6 @@ def replication_config(config: BrokerConfig, broker_id: int) -> ReplicationConfi
         replica_fetch_max_bytes=values["replica.fetch.max.bytes"],
         replica_fetch_response_max_bytes=values["replica.fetch.response.max.bytes"],
         replica_fetch_backoff_ms=values["replica.fetch.backoff.ms"],
-        replica_socket_timeout_ms=values["replica.socket.timeout.ms"],
         replica_high_watermark_checkpoint_interval_ms=values["replica.high.watermark.checkpoint.interval.ms"],
         replica_selector_class=values["replica.selector.class"] or "",
     )

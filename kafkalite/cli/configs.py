@@ -14,12 +14,6 @@ from kafkalite.cli.main import UsageError
 from kafkalite.common.errors import ApiError, ErrorCode
 
 TYPES = {"topics": "TOPIC", "brokers": "BROKER", "broker-loggers": "BROKER_LOGGER"}
-DYNAMIC_SOURCES = (
-    "DYNAMIC_TOPIC_CONFIG",
-    "DYNAMIC_BROKER_CONFIG",
-    "DYNAMIC_DEFAULT_BROKER_CONFIG",
-    "DYNAMIC_BROKER_LOGGER_CONFIG",
-)
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -105,15 +105,6 @@ class Purgatory:
             operation.complete()
         return len(done)
 
-    def complete_all(self, key: Hashable) -> int:
-        """Complete everything under ``key`` whether or not it is satisfied (the key is going away)."""
-        done = list(self._watchers.get(key, {}).values())
-        for operation in done:
-            self._forget(operation)
-        for operation in done:
-            operation.complete()
-        return len(done)
-
     def shutdown(self) -> None:
         """Stop the timer; what waits is dropped."""
         if self._timer is not None:

@@ -85,11 +85,6 @@ class Controller:
         """The controller epoch of our last claim, 0 before the first."""
         return self._epoch
 
-    @property
-    def active_id(self) -> int:
-        """Who is the controller as far as we know, -1: nobody."""
-        return self._active_id
-
     def start(self) -> None:
         """Stand for election; returns at once."""
         self._put(events.Elect())

@@ -243,14 +243,6 @@ class LogManager:
         """Write ``replication-offset-checkpoint`` in every directory, soon."""
         self._upkeep.checkpoint_high_watermarks()
 
-    def dir_sizes(self) -> dict[str, int]:
-        """Bytes of the logs in each working directory."""
-        sizes = dict.fromkeys(self._dirs, 0)
-        for existing in self.logs.values():
-            if existing.log_dir in sizes:
-                sizes[existing.log_dir] += existing.size
-        return sizes
-
     # -- the end
 
     async def shutdown(self, broker_epoch: int = -1) -> None:

@@ -19,7 +19,6 @@ Bytes = bytes | bytearray | memoryview
 
 INT16 = struct.Struct(">h")
 INT32 = struct.Struct(">i")
-INT64 = struct.Struct(">q")
 
 
 def read_uvarint(body: Bytes, pos: int) -> tuple[int, int]:

@@ -24,7 +24,6 @@ class ReplicationConfig:
     replica_fetch_max_bytes: int = 1 << 20
     replica_fetch_response_max_bytes: int = 10 << 20
     replica_fetch_backoff_ms: int = 1_000
-    replica_socket_timeout_ms: int = 30_000
     replica_selector_class: str = ""
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
     isr_notification_delay_ms: int = 50

@@ -85,10 +85,6 @@ class AdminStore:
         """The election is done."""
         await self._remove(admin.PREFERRED_REPLICA_ELECTION, session)
 
-    async def remove_reassign_partitions(self, session: int | None = None) -> None:
-        """The reassignments are done, or cannot be understood."""
-        await self._remove(admin.REASSIGN_PARTITIONS, session)
-
     async def _remove(self, path: str, session: int | None) -> None:
         try:
             await self._client.delete(path, session=session)

@@ -246,11 +246,6 @@ class ControllerStore:
         return ControllerClaim(epoch, version, session)
 
 
-def ops_create_states(states: Iterable[PartitionState]) -> list[Op]:
-    """Creation of state znodes whose containers exist."""
-    return [Create(topics.state_path(state.topic_partition), topics.encode_state(state)) for state in states]
-
-
 def ops_update_states(states: Iterable[PartitionState]) -> list[Op]:
     """Conditional writes of states, against their ``zk_version``."""
     return [

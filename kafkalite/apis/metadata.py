@@ -20,12 +20,15 @@ from kafkalite.protocol.codec import encode_response, response_class
 
 if TYPE_CHECKING:
     from kafkalite.cluster.metadata import MetadataCache
-    from kafkalite.cluster.model import PartitionState
+    from kafkalite.cluster.model import Broker, PartitionState
 
 CLUSTER_OPERATIONS: Final = frozenset({5, 7, 8, 9, 10, 11, 12})
 """Kafka's codes of what may be done to a cluster: create, alter, describe, cluster action, and configurations."""
 TOPIC_OPERATIONS: Final = frozenset({3, 4, 5, 6, 7, 8, 10, 11})
 """The same for a topic: read, write, create, delete, alter, describe, and configurations."""
+
+_STILL_NAMED: Final = 2.0
+"""Seconds for which a broker that went is still named to clients that would stumble over its absence."""
 
 
 def handle(context: RequestContext, request: Any) -> Any:
@@ -52,6 +55,7 @@ def handle(context: RequestContext, request: Any) -> Any:
         bool(8 <= version <= 10 and request.include_cluster_authorized_operations),
     )
     missing = [name for name in names if name not in metadata.topics]
+    departed = metadata.departed(_STILL_NAMED) if _gives_up_departed(context) else []
     key = (
         version,
         context.connection.listener,
@@ -61,16 +65,42 @@ def handle(context: RequestContext, request: Any) -> Any:
         wants_operations,
     )
     answers = context.services.answers
-    if not missing:
+    kept = not missing and not departed
+    if kept:
         encoded = answers.find(key, metadata.version)
         if encoded is not None:
             return encoded
     created = _create_missing(context, missing) if create else {}
     response = _response(context, None if everything else names, ids, wants_operations, created)
+    _name_departed(context, response, departed)
     encoded = encode_response(ApiKey.METADATA, version, response)
-    if not missing:
+    if kept:
         answers.keep(key, metadata.version, encoded)
     return encoded
+
+
+def _gives_up_departed(context: RequestContext) -> bool:
+    """Whether the client is librdkafka 2: it takes a broker that is no longer named down at once, and partitions that
+    were just about to move from there to their new leader may go down with it, until it asks again a second later.
+    """
+    connection = context.connection
+    return "rdkafka" in connection.software_name or "rdkafka" in connection.software_version
+
+
+def _name_departed(context: RequestContext, response: Any, departed: list[Broker]) -> None:
+    kind = response_class(ApiKey.METADATA)
+    for broker in departed:
+        endpoint = broker.endpoint(context.connection.listener)
+        if endpoint is not None:
+            response.brokers.append(
+                kind.MetadataResponseBroker(
+                    version=context.version,
+                    node_id=broker.id,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    rack=broker.rack,
+                )
+            )
 
 
 def _create_missing(context: RequestContext, missing: list[str | None]) -> dict[str, ErrorCode]:

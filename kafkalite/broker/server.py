@@ -72,7 +72,7 @@ class BrokerServer:
             Guardian(values["zookeeper.connect"], self._clock) if values["zookeeper.session.guardian.enable"] else None
         )
         self._watchdog = Watchdog(values["zookeeper.connect"], self._clock)
-        self._metadata = MetadataCache()
+        self._metadata = MetadataCache(self._clock.monotonic)
         self._control_client = ControlClient(reactor)
         self._channel = ControlChannel(self._control_client, values["controller.socket.timeout.ms"] / 1000)
         self._ports: dict[str, int] = {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import uuid
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.types import ZERO_UUID, TopicPartition
@@ -29,9 +29,22 @@ class MetadataCache:
     change, so that whoever derives something from the cache can tell when to derive it again.
     """
 
-    __slots__ = ("_forgotten", "_forgotten_order", "_ids", "_names", "brokers", "controller_id", "topics", "version")
+    __slots__ = (
+        "_departed",
+        "_forgotten",
+        "_forgotten_order",
+        "_ids",
+        "_names",
+        "_now",
+        "brokers",
+        "controller_id",
+        "topics",
+        "version",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
+        self._now = now
+        self._departed: dict[int, tuple[Broker, float]] = {}
         self.brokers: dict[int, Broker] = {}
         self.controller_id = -1
         self.topics: dict[str, dict[int, PartitionState]] = {}
@@ -50,9 +63,22 @@ class MetadataCache:
             broker_id for broker_id in old.keys() | brokers.keys() if old.get(broker_id) != brokers.get(broker_id)
         }
         if changed:
+            now = self._now()
+            for broker_id in changed:
+                if broker_id in brokers:
+                    self._departed.pop(broker_id, None)
+                else:
+                    self._departed[broker_id] = old[broker_id], now
             self.brokers = dict(brokers)
             self.version += 1
         return changed
+
+    def departed(self, seconds: float) -> list[Broker]:
+        """Brokers that went within the last ``seconds`` and have not come back."""
+        if not self._departed:
+            return []
+        since = self._now() - seconds
+        return [broker for broker, when in self._departed.values() if when >= since]
 
     def set_controller(self, controller_id: int) -> bool:
         """Note who is the controller (-1: nobody); returns whether that is news."""

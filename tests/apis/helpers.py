@@ -210,7 +210,7 @@ class FakeBroker:
         self.zookeeper = MemoryZooKeeper()
         client = self.zookeeper.client()
         deferred(ensure_paths(client))
-        self.metadata = MetadataCache()
+        self.metadata = MetadataCache(self.clock.monotonic)
         self.metadata.update_brokers({number: broker(number) for number in (1, 2, 3)})
         self.metadata.set_controller(1)
         self.metadata.apply(

@@ -157,3 +157,30 @@ def test_a_kept_answer_is_given_until_something_changes() -> None:
     assert ask(broker, 9).topics[0].partitions[0].leader_id == 2
     broker.connection = FakeConnection("EXTERNAL")
     assert len(ask(broker, 9).brokers) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "stumbles"),
+    [
+        ("librdkafka", "2.12.0", True),
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", True),
+        ("apache-kafka-java", "3.9.1", False),
+        ("", "", False),
+    ],
+)
+def test_a_broker_that_went_is_named_a_little_longer_to_librdkafka(name: str, version: str, stumbles: bool) -> None:
+    broker = FakeBroker()
+    broker.connection.info.software_name, broker.connection.info.software_version = name, version
+    alive = dict(broker.metadata.brokers)
+    ask(broker, 9)
+    broker.metadata.update_brokers({i: known for i, known in alive.items() if i != 1})
+    for _ in range(2):
+        response = ask(broker, 9)
+        assert [b.node_id for b in response.brokers] == ([2, 3, 1] if stumbles else [2, 3])
+        assert response.topics[0].partitions[0].leader_id == -1
+        assert response.topics[0].partitions[0].offline_replicas == [1]
+        assert response.controller_id == -1
+    broker.clock.advance(2.1)
+    assert [b.node_id for b in ask(broker, 9).brokers] == [2, 3]
+    broker.metadata.update_brokers(alive)
+    assert [b.node_id for b in ask(broker, 9).brokers] == [1, 2, 3]

@@ -114,3 +114,20 @@ def test_brokers_and_controller() -> None:
     assert cache.update_brokers({2: Broker(2, (), epoch=3)}) == {1, 2}
     assert (cache.alive(1), cache.alive(2), cache.broker(1)) == (False, True, None)
     assert cache.set_controller(2) and not cache.set_controller(2)
+
+
+def test_brokers_that_went_are_remembered_for_a_while() -> None:
+    now = [10.0]
+    cache = MetadataCache(lambda: now[0])
+    first, second = Broker(1, ()), Broker(2, ())
+    cache.update_brokers({1: first, 2: second})
+    assert cache.departed(5) == []
+    cache.update_brokers({1: first})
+    now[0] = 14.0
+    cache.update_brokers({})
+    assert cache.departed(5) == [second, first]
+    now[0] = 16.0
+    assert cache.departed(5) == [first]
+    cache.update_brokers({1: first})
+    assert cache.departed(100) == [second]
+    assert not cache.alive(2)

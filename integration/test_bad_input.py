@@ -5,9 +5,11 @@ Short in `make test`; with KAFKALITE_SOAK=1 a million pieces. KAFKALITE_SEED rep
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
+import socket
 import struct
 import time
 from typing import Any
@@ -16,16 +18,17 @@ import psutil
 import pytest
 
 from integration.conftest import ClusterFactory
-from integration.faults.frames import MAX_BATCH, Target
+from integration.faults.frames import INT32_MAX, MAX_BATCH, Target
 from integration.faults.thrower import start_thrower
 from integration.harness.clients import fresh_topic
 from integration.harness.garbage import batch, fetch_body, produce_body
 from integration.harness.history import LoadProducer, LoadReader, judge, read_all, wait_in_sync
 from integration.harness.wait import wait_for
-from integration.harness.wire import API_VERSIONS, FETCH, PRODUCE, Cursor, Wire, leaders
+from integration.harness.wire import API_VERSIONS, FETCH, METADATA, PRODUCE, Cursor, Wire, leaders, string
 from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import ZnodeReader
+from kafkalite.protocol.frames import request_header
 
 SOAK = os.environ.get("KAFKALITE_SOAK") == "1"
 PIECES = 1_000_000 if SOAK else 60_000
@@ -155,6 +158,49 @@ def test_a_flood_of_bad_input(make_cluster: ClusterFactory) -> None:
     assert judge(log, [producer], [reader], {}) == []
     assert max(growth.values()) < GROWTH, growth
     assert complaints(cluster) == []
+
+
+@pytest.mark.kafkalite_only
+def test_clients_that_ask_and_go_or_never_read(shared_cluster: LocalCluster) -> None:
+    """Fetches that would wait for weeks end with their connection; answers that nobody reads are not made."""
+    topic = fresh_topic("weeks")
+    Confluent().create_topic(shared_cluster.bootstrap, topic, 100, 1, {})
+    wait_in_sync(shared_cluster.zookeeper, topic, 100, 1)
+    host, _, port = shared_cluster.address(1).rpartition(":")
+    with Wire(shared_cluster.address(1)) as wire:
+        led = next(partition for partition, leader in leaders(wire, topic).items() if leader == 1)
+    weeks = request_bytes(FETCH, 4, struct.pack(">iiiibi", -1, INT32_MAX, 1000, 1 << 20, 0, 1) + string(topic))
+    weeks += struct.pack(">iiqi", 1, led, 0, 1 << 20)
+    weeks = struct.pack(">i", len(weeks)) + weeks
+    everything = request_bytes(METADATA, 1, struct.pack(">i", -1))
+    everything = struct.pack(">i", len(everything)) + everything
+    before = rss(shared_cluster, 1)
+    for _ in range(200):
+        with socket.create_connection((host, int(port)), timeout=30) as connection:
+            connection.sendall(weeks * 100)
+            with contextlib.suppress(TimeoutError):
+                connection.settimeout(0.02)
+                assert connection.recv(1) == b"", "it waits"
+    deaf = [socket.create_connection((host, int(port)), timeout=30) for _ in range(10)]
+    for connection in deaf:
+        connection.setblocking(False)
+    for _ in range(200):
+        for connection in deaf:
+            with contextlib.suppress(BlockingIOError):
+                connection.send(everything * 500)
+        time.sleep(0.01)
+    growth = rss(shared_cluster, 1) - before
+    for connection in deaf:
+        connection.close()
+    print(f"memory grew by {growth / 1e6:.0f} MB", flush=True)
+    assert growth < GROWTH / 2
+    with Wire(shared_cluster.address(1)) as wire:
+        assert leaders(wire, topic)
+
+
+def request_bytes(api_key: int, version: int, body: bytes) -> bytes:
+    """A request without its length."""
+    return request_header(api_key, version, 1, "weeks") + body
 
 
 def complaints(cluster: LocalCluster) -> list[str]:

@@ -6,7 +6,7 @@ Answers to: ``KafkaApis.handleFetchRequest`` and ``kafka.server.FetchContext``. 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.apis.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchSession, FetchSessionCache
@@ -76,8 +76,8 @@ class FetchApi:
         params = self._params(request.header.api_version, fetch, None)
         if unknown:
             params.max_wait_ms = 0
-        self._replicas.fetch(
-            params, partitions, lambda results: self._answer(request, None, unknown, results, partitions)
+        self._fetch(
+            request, params, partitions, lambda results: self._answer(request, None, unknown, results, partitions)
         )
 
     def _open_session(self, request: Request, fetch: FetchRequest) -> None:
@@ -95,8 +95,8 @@ class FetchApi:
         params = self._params(version, fetch, session)
         if unknown:
             params.max_wait_ms = 0
-        self._replicas.fetch(
-            params, partitions, lambda results: self._answer(request, session, unknown, results, partitions)
+        self._fetch(
+            request, params, partitions, lambda results: self._answer(request, session, unknown, results, partitions)
         )
 
     def _go_on(self, request: Request, fetch: FetchRequest) -> None:
@@ -136,7 +136,19 @@ class FetchApi:
         params = self._params(version, fetch, session)
         if unknown:
             params.max_wait_ms = 0
-        self._replicas.fetch(params, (), lambda results: self._answer(request, session, unknown, results))
+        self._fetch(request, params, (), lambda results: self._answer(request, session, unknown, results))
+
+    def _fetch(
+        self,
+        request: Request,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        on_done: Callable[[list[FetchResult]], object],
+    ) -> None:
+        waiting = self._replicas.fetch(params, partitions, on_done)
+        if waiting is not None and not request.answered:
+            # A client may ask for a wait of weeks and go away.
+            request.wait(waiting.complete)
 
     def _forget_by_id(self, session: FetchSession, topic_id: object, index: int) -> None:
         """A partition of a topic that was deleted leaves the session."""
@@ -185,6 +197,9 @@ class FetchApi:
         full: Sequence[FetchPartition] | None = None,
     ) -> None:
         """``full`` are the partitions of a request that is answered for each of them, news or not."""
+        waiting = request.connection.waiting
+        if waiting:
+            waiting.pop(request.sequence, None)
         try:
             version = request.header.api_version
             answers = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import struct
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.types import Part
@@ -158,6 +159,12 @@ class Connection:
         """How many requests were handed on and are not answered, or answered too early to be sent."""
         return self._next - self._due
 
+    @property
+    def _is_unread(self) -> bool:
+        """Whether so much waits to be sent that there is no point in making more."""
+        output, limits = self.output, self._server.limits
+        return output.memory > limits.max_unsent_memory or output.size > limits.max_unsent_bytes
+
     def _dispatch(self, frames: list[bytearray | memoryview]) -> None:
         server = self._server
         handle = server.handler.handle
@@ -166,7 +173,7 @@ class Connection:
         self._busy = True
         try:
             for index, frame in enumerate(frames):
-                if self._next - self._due >= limits.max_inflight_requests or self.output.size > limits.max_unsent_bytes:
+                if self._next - self._due >= limits.max_inflight_requests or self._is_unread:
                     self._backlog = frames[index:]
                     self.stop_reading()
                     return
@@ -238,7 +245,7 @@ class Connection:
             if self.output and not self._blocked and not self._warming:
                 self._write()
             limits = self._server.limits
-            if self.closed or self.output.size > limits.max_unsent_bytes:
+            if self.closed or self._is_unread:
                 return
             backlog = self._backlog
             if backlog is None:
@@ -316,3 +323,16 @@ class Connection:
         server.forget(self)
         server.release(self._inflight + self._held)
         self._inflight = self._held = 0
+        waiting, self.info.waiting = self.info.waiting, None
+        if waiting:
+            # Later: who closes may be in the middle of completing what waits.
+            server.reactor.callLater(0, _give_up, list(waiting.values()))
+
+
+def _give_up(waiting: list[Callable[[], object]]) -> None:
+    """Nobody is there any more for whom these requests waited."""
+    for cancel in waiting:
+        try:
+            cancel()
+        except Exception:
+            log.exception("a request that waited could not be given up")

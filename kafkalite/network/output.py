@@ -36,14 +36,15 @@ class Written(IntEnum):
 
 
 class OutputQueue:
-    """Parts in order. ``size`` counts the bytes that are not written yet, those of files included."""
+    """Parts in order. ``size`` counts the bytes that are not written yet, ``memory`` those of them not in files."""
 
-    __slots__ = ("_done", "_parts", "_regions", "size")
+    __slots__ = ("_done", "_parts", "_regions", "memory", "size")
 
     def __init__(self) -> None:
         self._parts: list[Part] = []
         self._done = 0
         self._regions = 0
+        self.memory = 0
         self.size = 0
 
     def __bool__(self) -> bool:
@@ -55,11 +56,13 @@ class OutputQueue:
         self.size += size
         if type(part) is FileRegion:
             self._regions += 1
+        else:
+            self.memory += size
 
     def clear(self) -> None:
         """Forget everything."""
         self._parts.clear()
-        self._done = self._regions = self.size = 0
+        self._done = self._regions = self.memory = self.size = 0
 
     def cold_region(self) -> FileRegion:
         """The region to be read ahead now, at most :data:`WINDOW` long; clear its ``cold`` when that is done."""
@@ -118,6 +121,7 @@ class OutputQueue:
             parts.clear()
         else:
             parts[:] = (memoryview(data)[sent:],)
+        self.memory -= sent
         self.size -= sent
         return sent
 
@@ -134,6 +138,7 @@ class OutputQueue:
         if self._done:
             batch[0] = memoryview(batch[0])[self._done :]
         sent: int = sock.send(batch[0], more) if len(batch) == 1 else sock.sendmsg(batch, (), more)
+        self.memory -= sent
         self._wrote(sent)
         return sent
 

@@ -5,6 +5,7 @@ Answers to: ``kafka.network.RequestChannel.Request`` and ``common.requests.Reque
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from kafkalite.common.types import Part
@@ -12,9 +13,12 @@ from kafkalite.protocol.frames import RequestHeader
 
 
 class ConnectionInfo:
-    """Who is at the other end. ``software_name`` and ``software_version`` come with ApiVersions (KIP-511)."""
+    """Who is at the other end. ``software_name`` and ``software_version`` come with ApiVersions (KIP-511).
 
-    __slots__ = ("id", "listener", "peer", "principal", "software_name", "software_version")
+    ``waiting``: by its number, what gives a request up that waits for long; called once the connection is gone.
+    """
+
+    __slots__ = ("id", "listener", "peer", "principal", "software_name", "software_version", "waiting")
 
     def __init__(self, id: int, peer: str, listener: str, principal: str = "User:ANONYMOUS") -> None:
         self.id = id
@@ -23,6 +27,7 @@ class ConnectionInfo:
         self.principal = principal
         self.software_name = ""
         self.software_version = ""
+        self.waiting: dict[int, Callable[[], object]] | None = None
 
 
 class Responder(Protocol):
@@ -67,6 +72,13 @@ class Request:
     def connection(self) -> ConnectionInfo:
         """The connection that the request came on."""
         return self._responder.info
+
+    def wait(self, give_up: Callable[[], object]) -> None:
+        """The request waits, perhaps for days: ``give_up`` is called should the client go away meanwhile."""
+        info = self._responder.info
+        if info.waiting is None:
+            info.waiting = {}
+        info.waiting[self.sequence] = give_up
 
     def respond(self, parts: list[Part]) -> None:
         """Answer with these body parts (length and header are added); sent when all earlier requests are answered."""

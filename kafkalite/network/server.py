@@ -46,9 +46,9 @@ BUSY = 200
 class NetworkLimits:
     """Bounds. Bytes, counts and seconds.
 
-    ``max_inflight_bytes`` bounds the requests of all connections that are in memory at once, ``max_inflight_requests``
-    and ``max_unsent_bytes`` what one connection may have under way before it is read no further. Buffer sizes of -1
-    leave the choice to the system.
+    ``max_inflight_bytes`` bounds the requests of all connections that are in memory at once, ``max_inflight_requests``,
+    ``max_unsent_bytes`` and, of those, ``max_unsent_memory`` that are not in files, what one connection may have under
+    way before it is read no further. Buffer sizes of -1 leave the choice to the system.
     """
 
     max_request_bytes: int = 104_857_600
@@ -58,6 +58,7 @@ class NetworkLimits:
     max_inflight_bytes: int = 268_435_456
     max_inflight_requests: int = 1000
     max_unsent_bytes: int = 67_108_864
+    max_unsent_memory: int = 1_048_576
     backlog: int = 512
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1

@@ -24,7 +24,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.log.fs import LogDirFailure
 from kafkalite.record.validation import RecordValidationError
 from kafkalite.replication.config import RACK_AWARE_SELECTOR, ReplicationConfig
-from kafkalite.replication.delayed import DelayedProduce
+from kafkalite.replication.delayed import DelayedFetch, DelayedProduce
 from kafkalite.replication.effects import Effects
 from kafkalite.replication.fence import Fence
 from kafkalite.replication.fetchers import FetcherManager
@@ -193,13 +193,14 @@ class ReplicaManager:
         params: FetchParams,
         partitions: Sequence[FetchPartition],
         on_done: Callable[[list[FetchResult]], object],
-    ) -> None:
+    ) -> DelayedFetch | None:
         """Read ``partitions`` (``topic`` filled in by the caller, ``None`` for an id that it does not know).
 
         With ``params.watch`` also what is dirty there. Results stand in the order of ``partitions``, then the dirty
         ones; while the fetch waits more dirty ones may be added. ``on_done`` is called at once where there is
-        something to say.
+        something to say; else what waits is returned.
         """
+        waiting = None
         requests: list[FetchPartition] = list(partitions)
         watch = params.watch
         if watch is not None and watch.dirty:
@@ -217,6 +218,7 @@ class ReplicaManager:
             waiting = self._reader.wait(params, requests, results, on_done)
             self._fetches.try_complete_else_watch(waiting, ())
         effects.run()
+        return waiting
 
     def watch(self, watch: FetchWatch, tp: TopicPartition) -> None:
         """``tp`` entered the fetch session of ``watch``: it hears of news of ``tp`` from now on."""

@@ -128,6 +128,24 @@ def test_a_failure_is_answered(caplog: pytest.LogCaptureFixture) -> None:
     assert "broken" in caplog.text
 
 
+def test_a_fetch_that_waits_is_given_up_when_its_client_goes() -> None:
+    class Waiting:
+        completed = False
+
+        def complete(self) -> None:
+            self.completed = True
+
+    broker = FakeBroker()
+    waiting, answers = Waiting(), []
+    broker.replicas.fetch = lambda *asked: answers.append(asked[-1]) or waiting  # type: ignore
+    broker.send(ApiKey.FETCH, 12, encode_fetch_request(12, ask(T0)))
+    (give_up,) = (broker.connection.info.waiting or {}).values()
+    give_up()
+    assert waiting.completed
+    answers[0]([FetchResult(T0)])
+    assert broker.connection.info.waiting == {}, "what is answered waits no more"
+
+
 def test_a_leader_hint_reaches_new_clients_only() -> None:
     broker = FakeBroker()
     result = FetchResult(T0, ErrorCode.NOT_LEADER_OR_FOLLOWER)

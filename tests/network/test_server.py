@@ -204,8 +204,37 @@ def test_a_connection_with_too_many_requests_is_read_no_further() -> None:
     assert connection in harness.reactor.readers
 
 
-def test_a_reader_that_takes_nothing_is_read_no_further() -> None:
-    harness = Harness(NetworkLimits(max_unsent_bytes=1000))
+def test_requests_that_wait_are_given_up_when_their_client_goes() -> None:
+    harness = Harness()
+    given_up: list[str] = []
+    sock, connection = harness.client()
+    harness.receive(sock, connection, frame(0) + frame(1) + frame(2))
+    for number, request in enumerate(harness.handler.requests):
+        request.wait(lambda number=number: given_up.append(f"{number}"))  # type: ignore[misc]
+    assert connection.info.waiting is not None
+    connection.info.waiting.pop(1)  # it was answered meanwhile
+    connection.close("gone")
+    assert not given_up, "who closes may be in the middle of completing what waits"
+    harness.reactor.turn()
+    assert given_up == ["0", "2"]
+
+
+def test_a_request_that_cannot_be_given_up_hinders_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness()
+    given_up: list[int] = []
+    sock, connection = harness.client()
+    harness.receive(sock, connection, frame(0) + frame(1))
+    harness.handler.requests[0].wait(lambda: 1 / 0)
+    harness.handler.requests[1].wait(lambda: given_up.append(1))
+    connection.close("gone")
+    harness.reactor.turn()
+    assert given_up == [1]
+    assert "could not be given up" in caplog.text
+
+
+@pytest.mark.parametrize("limits", [NetworkLimits(max_unsent_bytes=1000), NetworkLimits(max_unsent_memory=1000)])
+def test_a_reader_that_takes_nothing_is_read_no_further(limits: NetworkLimits) -> None:
+    harness = Harness(limits)
     harness.handler.answer = lambda request: request.respond([bytes(600)])
     sock, connection = harness.client()
     sock.room = 0
@@ -217,6 +246,7 @@ def test_a_reader_that_takes_nothing_is_read_no_further() -> None:
         connection.doWrite()
     assert [number for number, _ in answers(sock.sent)] == list(range(10))
     assert connection in harness.reactor.readers
+    assert (connection.output.size, connection.output.memory) == (0, 0)
 
 
 def test_memory_is_bounded_over_all_connections() -> None:

@@ -23,8 +23,8 @@ from integration.bench.raw import fetch_all
 
 CHUNK = 10000
 """Messages handed to librdkafka at once."""
-QUEUE_KB = 1 << 16
-"""What may wait in the producer: more would only make it touch new memory for every message."""
+WINDOW = 48 << 20
+"""So many bytes may be under way: more would only make the producer touch new memory for every message."""
 STAMP = struct.Struct(">d")
 PADDING = bytes(92)
 
@@ -44,7 +44,7 @@ def produce(
             "bootstrap.servers": bootstrap,
             "linger.ms": 5,
             "queue.buffering.max.messages": 1000000,
-            "queue.buffering.max.kbytes": QUEUE_KB,
+            "queue.buffering.max.kbytes": 1 << 20,
             "log_level": 0,
             **settings,
         }
@@ -56,15 +56,13 @@ def produce(
     wait_for_start()
     start = time.monotonic()
     sent = number = 0
+    window = WINDOW // size
     while sent < count:
-        wanted = batch if count - sent >= chunk else [payload] * (count - sent)
-        queued = producer.produce_batch(topic, wanted, partition=number % partitions)
-        sent += queued
-        if queued < len(wanted):
-            payload.pop("_error", None)
+        while len(producer) > window:
             producer.poll(0.002)
-        else:
-            number += 1
+        wanted = batch if count - sent >= chunk else [payload] * (count - sent)
+        sent += producer.produce_batch(topic, wanted, partition=number % partitions)
+        number += 1
     producer.flush(300)
     seconds = time.monotonic() - start
     left = len(producer)

@@ -183,6 +183,7 @@ class GapCell(ClusterCell):
             if cluster.is_alive(victim):
                 cluster.kill_broker(victim)
             cluster.start_broker(victim)
+            side.reconnect()
             wait_for(lambda: all_in_sync(side, topic, 1), "the broker is back", timeout=60)
             side.delete_topic(topic)
         if results[0]["lost"]:

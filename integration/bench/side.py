@@ -69,8 +69,12 @@ class Side:
     def start(self) -> Side:
         """Start ZooKeeper and the brokers."""
         self.cluster.start()
-        self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
+        self.reconnect()
         return self
+
+    def reconnect(self) -> None:
+        """A new admin client: an old one goes on believing in a controller that has gone."""
+        self.admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap, "log_level": 0})
 
     def close(self) -> None:
         """End all processes and forget the data."""

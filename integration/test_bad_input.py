@@ -116,6 +116,7 @@ def control_plane(cluster: LocalCluster, broker_id: int) -> str:
     return str(next(each for each in znode["endpoints"] if each.startswith("CONTROLPLANE://"))).partition("://")[2]
 
 
+@pytest.mark.soak
 @pytest.mark.kafkalite_only
 def test_a_flood_of_bad_input(make_cluster: ClusterFactory) -> None:
     """Each has its error or the connection's end; brokers live, grow little, and serve a healthy client throughout."""

@@ -267,6 +267,8 @@ class LocalCluster:
             "control.plane.listener.name": "CONTROLPLANE",
             "log.dirs": str(directory / "data"),
             "zookeeper.connect": self.zookeeper,
+            # Of a cluster that stops the last brokers have nobody to hand over to: they need not ask for long.
+            "controlled.shutdown.retry.backoff.ms": "500",
             **self.overrides,
             **self._broker_overrides.get(broker_id, {}),
         }

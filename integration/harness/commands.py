@@ -1,0 +1,72 @@
+"""``kafkalite`` commands as functions: in this process, because a test of fifty of them should not start fifty."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+import sys
+from typing import Any, NamedTuple
+from unittest import mock
+
+from kafkalite.cli.main import main
+
+
+class Outcome(NamedTuple):
+    """How a command ended and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """Its standard output as one JSON document."""
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of its standard output."""
+        return self.out.splitlines()
+
+
+def command(*arguments: object, stdin: str | bytes = b"", code: int | None = 0) -> Outcome:
+    """Run ``kafkalite ARGUMENTS`` in this process; its exit code must be ``code``, where that is not ``None``."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    words = [str(argument) for argument in arguments]
+    with (
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(data))),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            ended = main(words)
+        except SystemExit as end:  # argparse
+            ended = end.code if isinstance(end.code, int) else 1
+    texts = [stream.buffer.getvalue().decode(errors="replace") for stream in (out, err)]
+    return checked(Outcome(ended, *texts), words, code)
+
+
+def process(*arguments: object, code: int = 0, timeout: float = 120.0) -> Outcome:
+    """Run ``kafkalite ARGUMENTS`` as a process of its own; its exit code must be ``code``."""
+    words = [str(argument) for argument in arguments]
+    done = subprocess.run(
+        [sys.executable, "-m", "kafkalite.cli.main", *words],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    return checked(Outcome(done.returncode, done.stdout, done.stderr), words, code)
+
+
+def checked(outcome: Outcome, words: list[str], code: int | None) -> Outcome:
+    """``outcome`` where it ended with ``code``; otherwise ``AssertionError`` with all that was said."""
+    said = f"{outcome.out[-3000:]}\n{outcome.err[-3000:]}"
+    assert code is None or outcome.code == code, (
+        f"kafkalite {' '.join(words)}: exit {outcome.code} instead of {code}\n{said}"
+    )
+    return outcome

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import subprocess
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,20 +20,29 @@ TABLE = ("| work | unit | kafkalite | Kafka 3.9.1 | ratio | target | |", "|---|-
 
 
 class Results:
-    """Every round's numbers."""
+    """Every round's numbers, kept in the file ``store`` where one is given: a run may measure some cells anew."""
 
-    def __init__(self) -> None:
-        self._rounds: dict[str, dict[str, list[dict[str, float]]]] = defaultdict(lambda: defaultdict(list))
+    def __init__(self, store: Path | None = None) -> None:
+        self._store = store
+        self._rounds: dict[str, dict[str, list[dict[str, float]]]] = {}
+        if store is not None and store.exists():
+            self._rounds = json.loads(store.read_text())
+
+    def forget(self, cell: Cell) -> None:
+        """The cell is measured anew."""
+        self._rounds.pop(cell.name, None)
 
     def add(self, cell: Cell, side: str, values: dict[str, float]) -> None:
         """One round of one side; also shown at once."""
-        self._rounds[cell.name][side].append(values)
+        self._rounds.setdefault(cell.name, {}).setdefault(side, []).append(values)
+        if self._store is not None:
+            self._store.write_text(json.dumps(self._rounds, indent=1))
         shown = "  ".join(f"{name} {number(value)}" for name, value in values.items())
         print(f"{cell.name:20} {side:10} {shown}", flush=True)
 
     def of(self, cell: Cell) -> Mapping[str, Sequence[Mapping[str, float]]]:
         """Side → its rounds."""
-        return self._rounds[cell.name]
+        return self._rounds.get(cell.name, {})
 
     def table(self, cells: Sequence[Cell]) -> str:
         """For a terminal."""

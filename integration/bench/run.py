@@ -1,6 +1,7 @@
 """``make bench``: measure kafkalite beside Apache Kafka 3.9.1, alternating, and write ``docs/performance.md``.
 
-``python -m integration.bench.run [--cells NAME,…] [--rounds N] [--quick] [--list] [--output FILE]``.
+``python -m integration.bench.run [--cells NAME,…] [--rounds N] [--quick] [--list] [--output FILE]
+[--results FILE]``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rounds = 1 if args.quick else args.rounds
     directory = Path(args.dir or tempfile.mkdtemp(prefix="kafkalite-bench-"))
     directory.mkdir(parents=True, exist_ok=True)
-    results = Results()
+    results = Results(Path(args.results) if args.results else None)
+    for cell in cells:
+        results.forget(cell)
     start = time.monotonic()
     try:
         failed = Bench(directory, rounds, args.sides.split(",")).run(cells, results)
@@ -43,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     minutes = (time.monotonic() - start) / 60
     print(results.table(cells))
     print(f"{minutes:.1f} minutes", flush=True)
-    if args.output and not failed:
-        write_report(Path(args.output), cells, results, rounds, minutes)
+    if args.output:
+        write_report(Path(args.output), CELLS, results, rounds, minutes)
         print(f"written to {args.output}")
     for name, reason in failed.items():
         print(f"{name} failed: {reason}", file=sys.stderr)
@@ -125,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="name the cells and end")
     parser.add_argument("--sides", default="kafkalite,kafka", help="measure only one of them (no report then)")
     parser.add_argument("--output", default=str(OUTPUT), help="the report; empty: none")
+    parser.add_argument("--results", help="a file with all rounds: cells that do not run now are taken from it")
     parser.add_argument("--dir", help="where the clusters live; kept. A temporary directory without it")
     return parser
 

@@ -100,7 +100,7 @@ class BrokerEvents:
         if broker is None:
             return ControlResponse(ErrorCode.BROKER_NOT_AVAILABLE)
         if request.broker_epoch != broker.epoch:
-            log.info("controlled shutdown of a former broker %d refused", broker.id)
+            log.debug("controlled shutdown of a former broker %d refused", broker.id)
             return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         log.info("broker %d shuts down", broker.id)
         context.shutting_down.add(broker.id)

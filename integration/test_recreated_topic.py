@@ -26,6 +26,7 @@ TOPIC = "again"
 PARTITIONS = 3
 DOWN = 3
 OLD, NEW = 5000, 1500
+OVERRIDES = {"log.segment.delete.delay.ms": "500"}
 
 
 def fill(cluster: LocalCluster, records: int, seed: int) -> int:
@@ -86,7 +87,7 @@ def judge(cluster: LocalCluster, records: int, old_epoch: int) -> None:
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_deleted_as_it_should_be(make_cluster: ClusterFactory, how: str) -> None:
     """The deletion waits for the broker that is down, as Kafka's does, and is carried out when it is back."""
-    cluster = make_cluster(3)
+    cluster = make_cluster(3, OVERRIDES)
     create_topic(cluster, TOPIC, PARTITIONS)
     old_epoch = raise_epochs(cluster)
     fill(cluster, OLD, 1)
@@ -102,7 +103,7 @@ def test_deleted_as_it_should_be(make_cluster: ClusterFactory, how: str) -> None
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_made_anew_while_a_replica_is_down(make_cluster: ClusterFactory, how: str) -> None:
     """Somebody helps the deletion along by hand in ZooKeeper, as operators do. The broker comes back with old logs."""
-    cluster = make_cluster(3)
+    cluster = make_cluster(3, OVERRIDES)
     create_topic(cluster, TOPIC, PARTITIONS)
     old_epoch = raise_epochs(cluster)
     fill(cluster, OLD, 1)

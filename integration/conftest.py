@@ -55,7 +55,7 @@ def server_logs(fixtures: Mapping[str, object]) -> list[Path]:
     """What the servers of a test's ``fixtures`` wrote: those of its temporary folder, and the shared ones it used."""
     folders = {value for name, value in fixtures.items() if name == "tmp_path" and isinstance(value, Path)}
     folders |= {value.directory for value in fixtures.values() if isinstance(value, LocalCluster)}
-    return sorted(log for folder in folders for pattern in LOG_PATTERNS for log in folder.glob(pattern))
+    return sorted({log for folder in folders for pattern in LOG_PATTERNS for log in folder.glob(pattern)})
 
 
 def launcher() -> Launcher:

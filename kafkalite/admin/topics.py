@@ -10,6 +10,7 @@ import random
 import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from kafkalite.admin.dynamic import DynamicConfig
 from kafkalite.admin.topic_checks import check_assignments, check_configs, check_new_topic, check_widening
@@ -21,13 +22,14 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.purgatory import DelayedOperation, Purgatory
 from kafkalite.common.tasks import Future, spawn
 from kafkalite.common.types import NO_LEADER, ZERO_UUID
-from kafkalite.zk.port import BadVersionError, NoNodeError
+from kafkalite.zk.port import BadVersionError, ConnectionLostError, NoNodeError, SessionExpiredError
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.topics import TopicStore
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 log = logging.getLogger(__name__)
 
+_RETRY_PAUSE = 0.1
 _UNEXPECTED = "The server experienced an unexpected error when processing the request."
 
 
@@ -107,6 +109,7 @@ class TopicAdmin:
         self._metadata = metadata
         self._config = config
         self._rng = rng
+        self._clock = clock
         self._waiting = Purgatory("topic", clock)
         self._creating: set[str] = set()
 
@@ -125,7 +128,10 @@ class TopicAdmin:
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
     ) -> list[TopicOutcome]:
         """Create ``topics``; returns when all partitions have leaders, else with REQUEST_TIMED_OUT."""
-        outcomes = [await self._outcome(topic.name, self._create_one(topic, validate_only)) for topic in topics]
+        outcomes = [
+            await self._outcome(topic.name, partial(self._create_one, topic, validate_only), timeout_ms)
+            for topic in topics
+        ]
         if validate_only:
             return outcomes
         created = [outcome for outcome in outcomes if not outcome.error]
@@ -139,7 +145,7 @@ class TopicAdmin:
 
     async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         """Have ``names`` deleted; returns when they are gone from the metadata, or with REQUEST_TIMED_OUT."""
-        outcomes = [await self._outcome(name, self._delete_one(name)) for name in names]
+        outcomes = [await self._outcome(name, partial(self._delete_one, name), timeout_ms) for name in names]
         late = await self._wait(
             [outcome for outcome in outcomes if not outcome.error],
             lambda outcome: outcome.name in self._metadata.topics,
@@ -152,7 +158,8 @@ class TopicAdmin:
     ) -> list[TopicOutcome]:
         """Widen topics; returns when the new partitions have leaders, or with REQUEST_TIMED_OUT."""
         outcomes = [
-            await self._outcome(widening.name, self._widen_one(widening, validate_only)) for widening in widenings
+            await self._outcome(widening.name, partial(self._widen_one, widening, validate_only), timeout_ms)
+            for widening in widenings
         ]
         if validate_only:
             return outcomes
@@ -262,15 +269,26 @@ class TopicAdmin:
                 ) from None
         return TopicOutcome(widening.name, partitions=widening.count)
 
-    async def _outcome(self, name: str, work: Awaitable[TopicOutcome]) -> TopicOutcome:
-        """The outcome of ``work``; an error of one topic does not disturb the others."""
-        try:
-            return await work
-        except ApiError as error:
-            return TopicOutcome(name, error.code, error.message or None)
-        except Exception:
-            log.exception("A request about the topic %s failed", name)
-            return TopicOutcome(name, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+    async def _outcome(self, name: str, work: Callable[[], Awaitable[TopicOutcome]], timeout_ms: int) -> TopicOutcome:
+        """The outcome of ``work``; an error of one topic does not disturb the others.
+
+        While ZooKeeper is away the work is tried again, as Kafka's client of ZooKeeper does, until time runs out.
+        """
+        deadline = self._clock.monotonic() + timeout_ms / 1000
+        while True:
+            try:
+                return await work()
+            except ApiError as error:
+                return TopicOutcome(name, error.code, error.message or None)
+            except (ConnectionLostError, SessionExpiredError):
+                if self._clock.monotonic() >= deadline:
+                    return TopicOutcome(name, ErrorCode.REQUEST_TIMED_OUT, "ZooKeeper cannot be reached.")
+            except Exception:
+                log.exception("A request about the topic %s failed", name)
+                return TopicOutcome(name, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
+            pause: Future[None] = Future()
+            self._clock.call_later(_RETRY_PAUSE, pause.callback, None)
+            await pause
 
     async def _wait(
         self, outcomes: Sequence[TopicOutcome], is_pending: Callable[[TopicOutcome], bool], timeout_ms: int

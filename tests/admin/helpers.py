@@ -49,7 +49,7 @@ class AdminCluster:
     def __init__(self, static: dict[str, str] | None = None, brokers: int = 3) -> None:
         self.clock = ManualClock()
         self.zookeeper = MemoryZooKeeper()
-        client = self.zookeeper.client()
+        self.client = client = self.zookeeper.client()
         result(ensure_paths(client))
         self.metadata = MetadataCache()
         self.metadata.update_brokers(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalite.admin.topics import MorePartitions, NewTopic, TopicOutcome
+from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import ZERO_UUID
 
@@ -32,6 +33,34 @@ def test_a_topic_is_written_and_the_answer_waits_for_its_leaders() -> None:
     assert outcome.error is ErrorCode.NONE
     assert outcome.topic_id == found[0].topic_id != ZERO_UUID
     assert (outcome.partitions, outcome.replication_factor) == (4, 2)
+
+
+def test_a_request_outlasts_a_lost_connection() -> None:
+    cluster = AdminCluster()
+    cluster.client.lose_connection()
+    outcomes = pending(cluster.topics.create([NewTopic("t", 1, 1)], 5000))
+    cluster.clock.advance(1.0)
+    assert not outcomes
+    cluster.client.reconnect()
+    cluster.clock.advance(0.2)
+    cluster.lead("t")
+    ((outcome,),) = outcomes
+    assert outcome.error is ErrorCode.NONE
+
+
+def test_time_runs_out_without_zookeeper() -> None:
+    cluster = AdminCluster()
+    cluster.add("old", None, {0: PartitionAssignment((1,))})
+    cluster.client.lose_connection()
+    waiting = [
+        pending(cluster.topics.create([NewTopic("t", 1, 1)], 1000)),
+        pending(cluster.topics.delete(["old"], 1000)),
+        pending(cluster.topics.create_partitions([MorePartitions("old", 3)], 1000)),
+    ]
+    cluster.clock.advance(0.9)
+    assert waiting == [[], [], []]
+    cluster.clock.advance(0.3)
+    assert [outcome.error for outcomes in waiting for (outcome,) in outcomes] == [ErrorCode.REQUEST_TIMED_OUT] * 3
 
 
 def test_time_runs_out_without_leaders() -> None:

@@ -34,7 +34,8 @@ class ControlPlane:
     """Fences and carries out control requests. ``broker_epoch`` is set at every registration.
 
     A request of an older controller, or one meant for an earlier incarnation of this broker, is refused with
-    STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH and changes nothing.
+    STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH and changes nothing. ``on_request`` is called before any other is
+    carried out.
     """
 
     def __init__(
@@ -45,6 +46,7 @@ class ControlPlane:
         on_metadata: Callable[[set[str]], None],
     ) -> None:
         self.broker_epoch = -1
+        self.on_request: Callable[[], None] = lambda: None
         self._controller_epoch = -1
         self._metadata = metadata
         self._replicas = replicas
@@ -59,6 +61,7 @@ class ControlPlane:
         stale = self._fence(request)
         if stale is not None:
             return ControlResponse(stale)
+        self.on_request()
         if isinstance(request, LeaderAndIsr):
             return await self._replicas.become_leader_or_follower(request)
         if isinstance(request, StopReplica):

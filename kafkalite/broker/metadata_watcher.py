@@ -5,7 +5,8 @@ design's ``ZkClient`` listeners come nearest. Deterministic.
 
 The controller's requests only make a broker learn sooner. An event *invalidates*; a paced pass then re-reads what is
 invalid, which also re-arms the watch, and hands the states to the cache and to the replicas. A lost connection
-drops every watch at once: that is one full pass, not a storm.
+drops every watch at once: that is one full pass, not a storm. While the controller speaks, states are not read in
+competition with the work that it asks for: they are read a little later, which is then only to set the watches anew.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ log = logging.getLogger(__name__)
 PACE = 0.02
 """Seconds from the first invalidation to the pass that re-reads: long enough to gather a burst into one pass."""
 
+CALM = 0.2
+"""Seconds of silence of the controller before states are read."""
+
+PATIENCE = 0.5
+"""Seconds after which they are read even though the controller goes on."""
+
 RETRY = 0.5
 """Seconds until a pass that failed (the connection went) is tried again."""
 
@@ -40,6 +47,8 @@ RETRY_AFTER_BUG = 30.0
 
 CHUNK = 500
 """How many znodes are asked for at once."""
+
+_STATE_DEPTH = 6
 
 
 class StateSink(Protocol):
@@ -80,6 +89,8 @@ class MetadataWatcher:
         self._armed: set[str] = set()
         self._invalid: set[str] = set()
         self._timer: Timer | None = None
+        self._calm_at = 0.0
+        self._held_since: float | None = None
         self._passing = False
         self._closed = False
         self._news: set[str] = set()
@@ -99,6 +110,10 @@ class MetadataWatcher:
         self._invalidate(topic_znodes.TOPICS)
         for topic in self._assignments:
             self._invalidate(topic_znodes.topic_path(topic))
+
+    def controller_spoke(self) -> None:
+        """A request of the controller was received: what it covers need not be read at once."""
+        self._calm_at = self._clock.monotonic() + CALM
 
     def close(self) -> None:
         """Read nothing more."""
@@ -130,9 +145,22 @@ class MetadataWatcher:
             self._timer = self._clock.call_later(after, self._begin_pass)
 
     def _begin_pass(self) -> None:
-        self._timer = None
+        pause = self._pause()
+        if pause > 0:
+            self._timer = self._clock.call_later(pause, self._begin_pass)
+            return
+        self._held_since = self._timer = None
         self._passing = True
         spawn(self._guarded_pass(), "metadata pass")
+
+    def _pause(self) -> float:
+        """How long the states, where it is only about states, can still wait for the controller to be silent."""
+        now = self._clock.monotonic()
+        if now >= self._calm_at or not all(path.count("/") == _STATE_DEPTH for path in self._invalid):
+            return 0.0
+        if self._held_since is None:
+            self._held_since = now
+        return min(self._calm_at, self._held_since + PATIENCE) - now
 
     async def _guarded_pass(self) -> None:
         pause = PACE

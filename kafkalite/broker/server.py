@@ -138,6 +138,7 @@ class BrokerServer:
             self._clock,
             self._topics.metadata_changed,
         )
+        self._control_plane.on_request = self._watcher.controller_spoke
         await self._config_watcher.start()
         await self._logs.start(await self._config_watcher.topic_configs())
         self._listen(Dispatcher(services))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from kafkalite.broker.metadata_watcher import PACE, RETRY, MetadataWatcher
+from kafkalite.broker.metadata_watcher import CALM, PACE, PATIENCE, RETRY, MetadataWatcher
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
 from kafkalite.common.tasks import deferred
@@ -113,6 +113,35 @@ def test_each_of_many_leader_changes_is_seen(world: World) -> None:
         world.state(1 + epoch % 2, epoch, 1, 2)
         world.clock.advance(PACE)
         assert world.leader() == 1 + epoch % 2, f"leader epoch {epoch}"
+
+
+def test_states_are_not_read_while_the_controller_speaks(world: World) -> None:
+    world.topic(FIRST, 1, 2)
+    world.state(1, 0, 1, 2)
+    deferred(world.watcher.start())
+    world.client.requests = 0
+    for epoch in range(1, 11):
+        world.watcher.controller_spoke()
+        world.state(2, epoch, 1, 2)
+        world.clock.advance(PACE)
+    assert world.client.requests == 0
+    world.clock.advance(CALM)
+    assert world.client.requests == 1
+    assert world.leader() == 2
+    world.state(1, 11, 1, 2)
+    world.clock.advance(PACE)
+    assert world.leader() == 1, "afterwards there is no delay"
+
+
+def test_a_controller_that_never_pauses_does_not_blind(world: World) -> None:
+    world.topic(FIRST, 1, 2)
+    world.state(1, 0, 1, 2)
+    deferred(world.watcher.start())
+    world.state(2, 1, 1, 2)
+    for _ in range(int((PATIENCE + PACE) / 0.01) + 1):
+        world.watcher.controller_spoke()
+        world.clock.advance(0.01)
+    assert world.leader() == 2
 
 
 def test_a_broker_that_goes_is_noticed(world: World) -> None:

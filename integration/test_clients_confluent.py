@@ -24,14 +24,15 @@ class Confluent(ClientAdapter):
     """The adapter."""
 
     idempotent = True
+    acks = "all"
 
     def produce(self, bootstrap: str, topic: str, items: Sequence[Item], *, codec: str = "none") -> None:
         producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
-                "acks": "all",
+                "acks": self.acks,
                 "compression.type": codec,
-                "enable.idempotence": self.idempotent,
+                "enable.idempotence": self.idempotent and self.acks == "all",
                 "linger.ms": 5,
                 "batch.num.messages": 200,
                 **QUIET,

@@ -123,6 +123,27 @@ class EmbeddedZooKeeper:
                     raise
         raise AssertionError("unreachable")
 
+    def wait_ready(self, timeout: float = 30.0) -> None:
+        """Wait until it serves after a :meth:`start` that did not. Raises :class:`StartupError`."""
+        assert self._process is not None
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            if self.mode:
+                if self._process.poll() is None:
+                    return
+                break
+            time.sleep(0.02)
+        ended = self._process.poll()
+        what = f"ended with status {ended}" if ended is not None else f"does not serve after {timeout:g} s"
+        self.kill()
+        tail = self._log_tail()
+        if "Address already in use" in tail:
+            raise StartupError(f"ZooKeeper cannot listen on {self.connect_string}: Address already in use")
+        last = tail.strip().splitlines()[-1:] or ["nothing logged"]
+        raise StartupError(f"ZooKeeper {what}; see {self.log_file}: {last[0]}")
+
     def stop(self, timeout: float = 10.0) -> None:
         """End it in order; its data stay."""
         if self._process is None:
@@ -206,27 +227,6 @@ class EmbeddedZooKeeper:
                 cwd=self.directory,
                 start_new_session=True,
             )
-
-    def wait_ready(self, timeout: float = 30.0) -> None:
-        """Wait until it serves after a :meth:`start` that did not. Raises :class:`StartupError`."""
-        assert self._process is not None
-        deadline = time.monotonic() + timeout
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                break
-            if self.mode:
-                if self._process.poll() is None:
-                    return
-                break
-            time.sleep(0.02)
-        ended = self._process.poll()
-        what = f"ended with status {ended}" if ended is not None else f"does not serve after {timeout:g} s"
-        self.kill()
-        tail = self._log_tail()
-        if "Address already in use" in tail:
-            raise StartupError(f"ZooKeeper cannot listen on {self.connect_string}: Address already in use")
-        last = tail.strip().splitlines()[-1:] or ["nothing logged"]
-        raise StartupError(f"ZooKeeper {what}; see {self.log_file}: {last[0]}")
 
     def _log_tail(self) -> str:
         try:

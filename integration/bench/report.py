@@ -19,6 +19,10 @@ from integration.harness.peers import java
 TABLE = ("| work | unit | kafkalite | Kafka 3.9.1 | ratio | target | |", "|---|---|---:|---:|---:|---|---|")
 
 
+NOTES = "## Notes"
+"""What stands below this heading in the report was written by hand and is kept."""
+
+
 class Results:
     """Every round's numbers, kept in the file ``store`` where one is given: a run may measure some cells anew."""
 
@@ -69,15 +73,15 @@ def number(value: float) -> str:
 
 
 def write_report(path: Path, cells: Sequence[Cell], results: Results, rounds: int, minutes: float) -> None:
-    """Write the report: where and with what, then one table a group."""
+    """Write the report: where and with what, then one table a group, then the notes that were there."""
     parts = [_head(rounds, minutes)]
     for group in dict.fromkeys(cell.group for cell in cells):
         rows = [_row(figure) for cell in cells if cell.group == group for figure in cell.figures(results.of(cell))]
         if rows:
             parts.append("\n".join([f"## {group}", "", *TABLE, *rows, ""]))
-    notes = path.with_name("performance-notes.md")
-    if notes.exists():
-        parts.append(notes.read_text())
+    written = path.read_text() if path.exists() else ""
+    if NOTES in written:
+        parts.append(written[written.index(NOTES) :])
     path.write_text("\n".join(parts))
 
 

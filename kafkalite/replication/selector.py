@@ -19,7 +19,10 @@ class ReplicaSelector(Protocol):
 
 
 class RackAwareReplicaSelector:
-    """A replica in the consumer's own rack: the leader if it is there, else the most caught-up follower there."""
+    """A replica in the consumer's own rack: the leader if it is there, else the most caught-up follower in sync there.
+
+    Who is not in sync may lag ever more, and the consumer with it.
+    """
 
     def __init__(self, metadata: BrokerDirectory, own_rack: str | None) -> None:
         self._metadata = metadata
@@ -30,7 +33,10 @@ class RackAwareReplicaSelector:
             return -1
         best = -1
         best_end = -1
+        in_sync = partition.isr.committed
         for replica, follower in partition.followers.items():
+            if replica not in in_sync:
+                continue
             if follower.log_end_offset < offset or follower.log_start_offset > offset:
                 continue
             broker = self._metadata.broker(replica)

@@ -217,6 +217,20 @@ def test_the_replica_in_the_consumers_rack_is_preferred(tmp_path: Path) -> None:
     assert [r.error for r in cluster[2].consume(only_leader=True)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
+def test_a_replica_that_is_not_in_sync_is_nobodys_preferred(tmp_path: Path) -> None:
+    cluster = SimCluster(tmp_path, replica_selector_class=RACK_AWARE_SELECTOR, replica_lag_time_max_ms=1000)
+    cluster.create()
+    cluster[1].produce("a")
+    cluster.run(1)
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("b", acks=1)
+    cluster.run(5)
+    assert cluster.read().isr == (1, 2)
+    # It has what is asked for, and yet.
+    assert [r.preferred_read_replica for r in cluster[1].consume(rack="rack3")] == [-1]
+    assert [r.preferred_read_replica for r in cluster[1].consume(rack="rack2")] == [2]
+
+
 def test_an_idle_follower_asks_for_nothing(cluster: SimCluster) -> None:
     cluster.run(5)
     cluster.network.requests.clear()

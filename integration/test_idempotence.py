@@ -1,0 +1,254 @@
+"""Idempotent producers, end to end: no record twice, none left out, whatever befalls the broker or the producer."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from integration.conftest import ClusterFactory
+from integration.faults.cluster import compare_logs, create_topic, states, wait_in_sync, wait_led_by_others
+from integration.harness.clients import fresh_topic
+from integration.harness.commands import command
+from integration.harness.java import KAFKA_3_9, run_tool
+from integration.harness.raw import RawClient, ask_partition, batch
+from integration.harness.wait import wait_for
+from kafkalite.common.errors import ErrorCode
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.znodes import read_znodes
+from kafkalite.record.batch import iter_headers
+from kafkalite.record.records import iter_records
+
+NONE = ErrorCode.NONE
+GAP = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
+BATCHES_KEPT = 5
+BLOCK = 1000
+CONSOLE = "kafka.tools.ConsoleProducer"
+DUMP = "kafka.tools.DumpLogSegments"
+
+Producer = tuple[int, int]
+
+
+def made(producer: Producer, sequence: int, count: int = 1) -> bytes:
+    """A batch of now: its timestamp decides when its producer is forgotten."""
+    return batch(count, producer=producer, sequence=sequence, timestamp=int(time.time() * 1000))
+
+
+def send(client: RawClient, topic: str, producer: Producer, sequence: int, count: int = 1) -> tuple[ErrorCode, int]:
+    """Error and first offset that a batch is answered with."""
+    answer = client.produce(topic, made(producer, sequence, count))
+    return ErrorCode(answer.error), answer.base_offset
+
+
+def send_leader(cluster: LocalCluster, topic: str, producer: Producer, sequence: int) -> tuple[ErrorCode, int]:
+    """The same, at whoever leads once that is known."""
+
+    def sent() -> tuple[ErrorCode, int]:
+        leader = states(cluster, topic, 1)[0]["leader"]
+        if leader < 0:
+            raise LookupError("nobody leads")
+        with RawClient(cluster.address(leader)) as client:
+            answer = send(client, topic, producer, sequence)
+        if answer[0] in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
+            raise LookupError(str(answer))
+        return answer
+
+    return wait_for(sent, f"{topic} takes a batch", 30)
+
+
+def sequences(client: RawClient, topic: str) -> list[int]:
+    """Sequence numbers of all records in the log, in order."""
+    (answer,) = client.fetch([ask_partition(topic, 0)]).partitions
+    records = memoryview(answer.records)  # type: ignore[arg-type]
+    return [r.sequence for at, header in iter_headers(records) for r in iter_records(records, header, at)]
+
+
+@pytest.fixture(scope="module")
+def topic(shared_cluster: LocalCluster) -> str:
+    """One topic, partition 0 of it led by the first broker; each test has a producer of its own in it."""
+    name = fresh_topic("idempotent")
+    create_topic(shared_cluster, name, 1)
+    return name
+
+
+@pytest.fixture
+def client(shared_cluster: LocalCluster, topic: str) -> Iterator[RawClient]:
+    """A connection to its leader."""
+    with RawClient(shared_cluster.address(states(shared_cluster, topic, 1)[0]["leader"])) as connection:
+        yield connection
+
+
+def test_the_last_five_batches_are_recognised(client: RawClient, topic: str) -> None:
+    """A repeated batch is answered with the offset that it has, and is not appended; an older one is out of order."""
+    producer = client.init_producer_id()
+    first = [send(client, topic, producer, 3 * n, 3) for n in range(7)]
+    assert [error for error, _ in first] == [NONE] * 7
+    end = client.list_offset(topic, -1)[2]
+    again = [send(client, topic, producer, 3 * n, 3) for n in range(7)]
+    assert again[-BATCHES_KEPT:] == first[-BATCHES_KEPT:]
+    # Kafka says of older duplicates only that they are not next.
+    assert [error for error, _ in again[:-BATCHES_KEPT]] == [GAP] * 2
+    assert client.list_offset(topic, -1)[2] == end
+
+
+def test_gaps_and_other_cuts_are_refused(client: RawClient, topic: str) -> None:
+    """Only what follows is taken; a repetition that is cut otherwise is no repetition."""
+    producer = client.init_producer_id()
+    assert send(client, topic, producer, 0, 4)[0] is NONE
+    for sequence, count in ((5, 1), (1000, 1), (2, 2), (0, 3), (3, 4)):
+        assert send(client, topic, producer, sequence, count) == (GAP, -1), sequence
+    assert send(client, topic, producer, 4)[0] is NONE
+
+
+def test_epochs(client: RawClient, topic: str) -> None:
+    """A later epoch begins at 0 and fences the earlier."""
+    identity, epoch = client.init_producer_id()
+    assert send(client, topic, (identity, epoch), 0)[0] is NONE
+    assert send(client, topic, (identity, epoch + 1), 1)[0] is GAP
+    assert send(client, topic, (identity, epoch + 1), 0)[0] is NONE
+    assert send(client, topic, (identity, epoch), 1)[0] is FENCED
+    # The same sequence of another epoch is another batch.
+    assert send(client, topic, (identity, epoch), 0)[0] is FENCED
+    assert send(client, topic, (identity, epoch + 1), 1)[0] is NONE
+
+
+def test_sequences_go_round(client: RawClient, topic: str) -> None:
+    """2^31 - 1 is followed by 0, also within a batch."""
+    producer = client.init_producer_id()
+    last = (1 << 31) - 1
+    # An unknown producer may begin anywhere.
+    assert send(client, topic, producer, last - 1, 1)[0] is NONE
+    across = send(client, topic, producer, last, 3)
+    assert across[0] is NONE
+    assert send(client, topic, producer, last, 3) == across
+    assert send(client, topic, producer, 2)[0] is NONE
+
+
+def test_the_java_producer(shared_cluster: LocalCluster) -> None:
+    """Kafka's own (idempotent by default, five requests in flight), and the producer state in its records."""
+    name = fresh_topic("java-idempotent")
+    create_topic(shared_cluster, name, 1)
+    lines = "".join(f"value {n}\n" for n in range(500))
+    run_tool(KAFKA_3_9, CONSOLE, "--bootstrap-server", shared_cluster.bootstrap, "--topic", name, stdin=lines)
+    with RawClient(shared_cluster.address(states(shared_cluster, name, 1)[0]["leader"])) as client:
+        assert sequences(client, name) == list(range(500))
+
+
+def test_blocks_of_ids_are_shared_without_overlap(shared_cluster: LocalCluster) -> None:
+    """Brokers claim blocks of a thousand by ``/latest_producer_id_block``; no id is given twice."""
+    path = "/latest_producer_id_block"
+    given: dict[int, list[int]] = {}
+    for broker_id in shared_cluster.broker_ids:
+        with RawClient(shared_cluster.address(broker_id)) as wire:
+            given[broker_id] = [wire.init_producer_id()[0] for _ in range(1100 if broker_id == 1 else 50)]
+    everything = [identity for identities in given.values() for identity in identities]
+    assert len(set(everything)) == len(everything)
+    owners: dict[int, int] = {}
+    for broker_id, identities in given.items():
+        for identity in identities:
+            assert owners.setdefault(identity // BLOCK, broker_id) == broker_id, "a block has one owner"
+    latest = json.loads(read_znodes(shared_cluster.zookeeper, [path])[path])
+    # Numbers are texts there, as in Kafka.
+    assert int(latest["block_end"]) - int(latest["block_start"]) == BLOCK - 1
+    assert max(everything) <= int(latest["block_end"])
+    assert latest["broker"] in given
+
+
+@pytest.mark.kafkalite_only
+def test_state_outlives_restarts_leaders_and_truncation(make_cluster: ClusterFactory) -> None:
+    """Duplicates stay duplicates on every next leader, after a clean stop, after ``kill -9`` and after truncation."""
+    cluster = make_cluster(3, {"replica.lag.time.max.ms": "60000", "zookeeper.session.timeout.ms": "60000"})
+    name = "kept"
+    create_topic(cluster, name, 1)
+    with RawClient(cluster.address(1)) as client:
+        producer = client.init_producer_id()
+        first = [send(client, name, producer, n) for n in range(8)]
+    assert [offset for _, offset in first] == list(range(8))
+
+    def repeated() -> None:
+        for sequence in range(8 - BATCHES_KEPT, 8):
+            assert send_leader(cluster, name, producer, sequence) == first[sequence]
+        assert send_leader(cluster, name, producer, 9)[0] is GAP
+
+    repeated()
+    # A new leader, after a controlled shutdown; then all brokers killed, so that state comes from snapshots and logs.
+    cluster.stop_broker(1)
+    wait_led_by_others(cluster, name, 1, 1)
+    repeated()
+    snapshots = sorted((cluster.broker_dir(1) / "data" / f"{name}-0").glob("*.snapshot"))
+    assert_snapshot(snapshots[-1], producer, 7, 7)
+    for broker_id in (2, 3):
+        cluster.kill_broker(broker_id)
+    for broker_id in cluster.broker_ids:
+        cluster.start_broker(broker_id, wait=False)
+    cluster.wait_ready()
+    wait_in_sync(cluster, name, 1)
+    repeated()
+
+    # What a leader cut off from its followers takes is gone with it: the same batches are new to the next leader.
+    leader = states(cluster, name, 1)[0]["leader"]
+    others = [broker_id for broker_id in cluster.broker_ids if broker_id != leader]
+    for broker_id in others:
+        cluster.pause_broker(broker_id)
+    with RawClient(cluster.address(leader)) as client:
+        # The first may answer a fetch that waited before its sender was stopped.
+        for sequence in range(8, 14):
+            assert client.produce(name, made(producer, sequence), acks=1).error == 0
+    cluster.kill_broker(leader)
+    for broker_id in others:
+        cluster.resume_broker(broker_id)
+    wait_led_by_others(cluster, name, 1, leader)
+    # Otherwise numbered than the old leader's: what it had is not what they go on from.
+    next_leader = wait_for(lambda: states(cluster, name, 1)[0]["leader"], "a leader")
+    with RawClient(cluster.address(next_leader)) as client:
+        wait_for(lambda: client.leads(name, next_leader), "it knows that it leads")
+        kept = client.list_offset(name, -1)[2]
+    assert 8 <= kept < 14
+    assert send_leader(cluster, name, producer, 13)[0] is GAP
+    after = [send_leader(cluster, name, producer, sequence) for sequence in range(kept, kept + 3)]
+    assert after == [(NONE, offset) for offset in range(kept, kept + 3)]
+    cluster.start_broker(leader)
+    wait_in_sync(cluster, name, 1)
+    compare_logs(cluster, name, 1)
+    # The one that was cut leads once more: it has forgotten what was cut away.
+    for broker_id in others:
+        cluster.stop_broker(broker_id)
+    wait_for(lambda: states(cluster, name, 1)[0]["leader"] == leader, "the one that was cut leads")
+    assert [send_leader(cluster, name, producer, sequence) for sequence in range(kept, kept + 3)] == after
+    assert send_leader(cluster, name, producer, kept + 4)[0] is GAP
+    assert send_leader(cluster, name, producer, kept + 3) == (NONE, kept + 3)
+    with RawClient(cluster.address(leader)) as client:
+        assert sequences(client, name) == list(range(kept + 4))
+
+
+def assert_snapshot(path: Path, producer: Producer, last_sequence: int, last_offset: int) -> None:
+    """Kafka's tool and ours say the same of a snapshot, and that is the producer's state."""
+    said = run_tool(KAFKA_3_9, DUMP, "--files", str(path)).lines()
+    assert said == command("dump-log", "--files", path).lines
+    (line,) = [line for line in said if line.startswith("producerId:")]
+    for words in (
+        f"producerId: {producer[0]} producerEpoch: {producer[1]} ",
+        f"lastSequence: {last_sequence} lastOffset: {last_offset} ",
+    ):
+        assert words in line
+
+
+def test_silent_producers_are_forgotten(make_cluster: ClusterFactory) -> None:
+    """After ``producer.id.expiration.ms`` a producer is unknown, and so may begin anywhere."""
+    cluster = make_cluster(1, {"producer.id.expiration.ms": "1500", "producer.id.expiration.check.interval.ms": "200"})
+    create_topic(cluster, "silent", 1)
+    with RawClient(cluster.address(1)) as client:
+        producer = client.init_producer_id()
+        first = send(client, "silent", producer, 0)
+        assert first[0] is NONE
+        assert send(client, "silent", producer, 5)[0] is GAP
+
+        def forgotten() -> bool:
+            return send(client, "silent", producer, 5)[0] is NONE
+
+        wait_for(forgotten, "the producer is forgotten", 20)
+        assert send(client, "silent", producer, 6)[0] is NONE

@@ -103,6 +103,6 @@ def _pom(peer: Peer) -> str:
         for text in peer.coordinates
     )
     return (
-        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>kafkalite</groupId>'
+        "<project><modelVersion>4.0.0</modelVersion><groupId>kafkalite</groupId>"
         f"<artifactId>{peer.name}</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>\n"
     )

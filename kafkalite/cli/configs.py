@@ -180,6 +180,13 @@ def print_entries(kind: str, name: str, entries: dict[str, Any], everything: boo
         else f"Default configs for {args_type(kind)}s in the cluster are:"
     )
     for key, entry in entries.items():
-        value = "null" if entry["is_sensitive"] else entry["value"]
-        synonyms = ", ".join(f"{each['source']}:{each['name']}={each['value']}" for each in entry.get("synonyms") or [])
+        value = "null" if entry["is_sensitive"] else java_text(entry["value"])
+        synonyms = ", ".join(
+            f"{each['source']}:{each['name']}={java_text(each['value'])}" for each in entry.get("synonyms") or []
+        )
         print(f"  {key}={value} sensitive={str(entry['is_sensitive']).lower()} synonyms={{{synonyms}}}")
+
+
+def java_text(value: str | None) -> str:
+    """``value`` as Java prints it."""
+    return "null" if value is None else value

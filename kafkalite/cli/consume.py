@@ -150,7 +150,8 @@ def format_record(record: Any, properties: dict[str, str]) -> bytes:
 
     if wanted("timestamp"):
         kind, value = record.timestamp()
-        parts.append({1: b"CreateTime:%d", 2: b"LogAppendTime:%d"}.get(kind, b"NO_TIMESTAMP%.0d") % value)
+        name = {1: b"CreateTime", 2: b"LogAppendTime"}.get(kind)
+        parts.append(b"NO_TIMESTAMP" if name is None else b"%s:%d" % (name, value))
     if wanted("partition"):
         parts.append(b"Partition:%d" % record.partition())
     if wanted("offset"):

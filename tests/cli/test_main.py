@@ -1,0 +1,115 @@
+"""The table of commands, exit codes, and what goes wrong before anything is sent."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from kafkalite.cli.main import COMMANDS, main
+from kafkalite.common.errors import ApiError, ConfigError, ErrorCode, StartupError
+
+BOOTSTRAP = ["--bootstrap-server", "nowhere:1"]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert ended.value.code == 0
+    assert f"usage: kafkalite {command}" in capsys.readouterr().out
+
+
+def test_the_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    said = capsys.readouterr().out
+    assert all(f"    {command} " in said or f"    {command}\n" in said for command in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["consume", *BOOTSTRAP, "--topic", "t", "--offset", "3"], "--offset needs --partition"),
+        (
+            ["consume", *BOOTSTRAP, "--topic", "t", "--partition", "0", "--offset", "3", "--from-beginning"],
+            "contradict each other",
+        ),
+        (["consume", *BOOTSTRAP, "--topic", "t", "--property", "x"], "--property 'x': expected NAME=VALUE"),
+        (["configs", *BOOTSTRAP, "--describe"], "say what"),
+        (["topics", *BOOTSTRAP, "--create"], "--create needs --topic"),
+        (["topics", *BOOTSTRAP, "--alter", "--topic", "t"], "--alter needs --partitions"),
+        (
+            ["topics", *BOOTSTRAP, "--create", "--topic", "t", "--replica-assignment", "1:2", "--partitions", "1"],
+            "stands instead of",
+        ),
+        (["reassign", *BOOTSTRAP, "--generate"], "--generate needs --topics-to-move-json-file"),
+        (["reassign", *BOOTSTRAP, "--verify"], "--verify needs --reassignment-json-file"),
+        (["elect", *BOOTSTRAP, "--election-type", "preferred", "--topic", "t"], "--topic needs --partition"),
+        (["get-offsets", *BOOTSTRAP, "--time", "noon"], "--time 'noon'"),
+        (["get-offsets", *BOOTSTRAP, "--topic-partitions", "t:0", "--topic", "t"], "stands instead of"),
+        (["dump-log", "--files", "x.log", "--value-decoder-class", "Rot13Decoder"], "unknown decoder Rot13Decoder"),
+    ],
+)
+def test_flags_that_make_no_sense_together(
+    arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"kafkalite {arguments[0]}: ") and complaint in said
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ApiError(ErrorCode.INVALID_PARTITIONS, "too few"), "INVALID_PARTITIONS"),
+        (ConfigError("broker.id: wrong"), "broker.id: wrong"),
+        (StartupError("port 1 is in use"), "port 1 is in use"),
+        (OSError("no\nroute"), "no route"),
+        (ValueError(), "ValueError"),
+    ],
+)
+def test_what_the_user_can_change_is_one_line(
+    error: Exception, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(_: object) -> int:
+        raise error
+
+    monkeypatch.setattr("kafkalite.cli.dump_log.run", fail)
+    assert main(["dump-log", "--files", "x"]) == 1
+    line = capsys.readouterr().err
+    assert line.startswith("kafkalite dump-log: ") and said in line and line.count("\n") == 1
+
+
+def test_what_the_user_cannot_change_is_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("kafkalite.cli.dump_log.run", fail)
+    with pytest.raises(ZeroDivisionError):
+        main(["dump-log", "--files", "x"])
+
+
+def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kafkalite.cli.dump_log.run", interrupt)
+    assert main(["dump-log", "--files", "x"]) == 130
+
+
+def test_no_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for action in ("stop", "status"):
+        assert main(["cluster", action, "--dir", str(tmp_path)]) == 1
+        assert f"no cluster in {tmp_path}" in capsys.readouterr().err
+    assert main(["cluster", "start", "--dir", str(tmp_path), "--brokers", "0"]) == 1
+    assert "--brokers 0" in capsys.readouterr().err
+    assert main(["cluster", "start", "--dir", str(tmp_path), "--override", "x"]) == 1
+    assert "--override 'x'" in capsys.readouterr().err
+
+
+def test_a_missing_file_is_dumped_as_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dump-log", "--files", str(tmp_path / "00000000000000000000.log")]) == 1
+    assert "No such file" in capsys.readouterr().err
+    assert "kafkalite.cli.dump_log" in sys.modules

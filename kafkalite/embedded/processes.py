@@ -5,30 +5,77 @@ Answers to: the ``nohup … &`` and ``kill`` of ``bin/kafka-server-{start,stop}.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
-FIRST_PORT, LAST_PORT = 20000, 32000
-"""Free ports come from below the kernel's ephemeral range: no outgoing connection takes one between two starts."""
+from kafkalite.common.errors import StartupError
+
+EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+USUAL_PORTS = range(20000, 32000)
+"""Below the ephemeral ports of Linux."""
 
 POLL_INTERVAL = 0.01
 
+_claimed: set[int] = set()
+
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
-    """``count`` different ports of ``host`` on which nothing listens."""
+    """``count`` different ports of ``host`` on which nothing listens.
+
+    Nobody else of this user who asks here gets one of them while this process lives, also while nothing listens on it
+    yet, or no more: two clusters that start at once, or a broker that is down for a while, keep theirs. Raises
+    :class:`StartupError` where all are taken.
+    """
     ports: list[int] = []
     chance = random.SystemRandom()
-    while len(ports) < count:
-        port = chance.randrange(FIRST_PORT, LAST_PORT)
-        if port not in ports and is_free(port, host):
+    choice = server_ports()
+    for _ in range(20 * len(choice)):
+        if len(ports) == count:
+            return ports
+        port = chance.choice(choice)
+        if is_free(port, host) and _claim(port):
             ports.append(port)
-    return ports
+    raise StartupError(f"no free port on {host} between {choice.start} and {choice.stop}")
+
+
+def server_ports(ephemeral: Path = EPHEMERAL_PORTS) -> range:
+    """Ports that the kernel gives to no outgoing connection, which might have one between two starts of its server."""
+    try:
+        first, last = map(int, ephemeral.read_text().split())
+    except (OSError, ValueError):
+        return USUAL_PORTS
+    if first >= USUAL_PORTS.stop or last < USUAL_PORTS.start:
+        return USUAL_PORTS
+    below, above = range(10000, first), range(last + 1, 65536)
+    return max(below, above, key=len) if max(len(below), len(above)) >= 2000 else USUAL_PORTS
+
+
+def _claim(port: int) -> bool:
+    # One byte of a file for each port, locked as long as this process lives, however it ends.
+    if port in _claimed:
+        return False
+    try:
+        fcntl.lockf(_claims(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _claimed.add(port)
+    return True
+
+
+@cache
+def _claims() -> int:
+    # Never closed: with any descriptor of the file all locks of the process would go.
+    path = Path(tempfile.gettempdir()) / f"kafkalite-ports-{os.getuid()}"
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:

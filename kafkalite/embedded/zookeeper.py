@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import random
 import shutil
 import signal
 import socket
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kafkalite.common.errors import StartupError
+from kafkalite.embedded.processes import free_ports
 
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _JVM = ("-Xmx256m", "-Xms32m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
@@ -110,7 +110,7 @@ class EmbeddedZooKeeper:
         java, classpath = find_java(), os.pathsep.join(find_jars())
         for attempt in range(3):
             if self._chosen and (attempt or not self.port):
-                self.port = _free_port(self.host)
+                [self.port] = free_ports(1, self.host)
             self._launch(java, classpath)
             if not wait:
                 return self
@@ -281,16 +281,3 @@ def _candidates() -> Iterator[Path]:
 def _wanted(name: str) -> bool:
     # PySpark's folder has hundreds of jars, some of natives that are of no use here
     return name.startswith(_NEEDED) and "tcnative" not in name and "osx" not in name and "windows" not in name
-
-
-def _free_port(host: str) -> int:
-    # below the kernel's ephemeral range, so that no outgoing connection takes it between two starts
-    for port in random.sample(range(20000, 32000), 100):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host, port))
-            except OSError:
-                continue
-            return port
-    raise StartupError(f"no free port on {host} between 20000 and 32000")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, NewTopic
 
+from integration.harness.admin import admin, ask_controller
 from integration.harness.clients import ClientAdapter, ClientSuite
 from integration.harness.records import Item, Read
 from kafkalite.embedded.cluster import LocalCluster
@@ -93,13 +92,14 @@ class Confluent(ClientAdapter):
 
     def create_topic(self, bootstrap: str, topic: str, partitions: int, factor: int, config: Mapping[str, str]) -> None:
         new = NewTopic(topic, partitions, factor, config=dict(config))
-        ask_controller(bootstrap, lambda client: client.create_topics([new]))
+        ask_controller(bootstrap, lambda client: client.create_topics([new]), done=["TOPIC_ALREADY_EXISTS"])
 
     def add_partitions(self, bootstrap: str, topic: str, total: int) -> None:
-        ask_controller(bootstrap, lambda client: client.create_partitions([NewPartitions(topic, total)]))
+        new = NewPartitions(topic, total)
+        ask_controller(bootstrap, lambda client: client.create_partitions([new]), done=["INVALID_PARTITIONS"])
 
     def delete_topic(self, bootstrap: str, topic: str) -> None:
-        ask_controller(bootstrap, lambda client: client.delete_topics([topic]))
+        ask_controller(bootstrap, lambda client: client.delete_topics([topic]), done=["UNKNOWN_TOPIC_OR_PART"])
 
     def topics(self, bootstrap: str) -> dict[str, int]:
         metadata = admin(bootstrap).list_topics(timeout=TIMEOUT)
@@ -114,25 +114,6 @@ class Confluent(ClientAdapter):
         wait_all(
             admin(bootstrap).incremental_alter_configs([ConfigResource("topic", topic, incremental_configs=[entry])])
         )
-
-
-@cache
-def admin(bootstrap: str) -> AdminClient:
-    """An admin client; kept, because its futures fail where it goes first."""
-    return AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-
-
-def ask_controller(bootstrap: str, ask: Callable[[AdminClient], Mapping[Any, Any]]) -> None:
-    """Ask; again with a new client where this one still takes a former controller for the controller."""
-    deadline = time.monotonic() + TIMEOUT
-    while True:
-        try:
-            return wait_all(ask(admin(bootstrap)))
-        except KafkaException as error:
-            if error.args[0].name() != "NOT_CONTROLLER" or time.monotonic() > deadline:
-                raise
-        admin.cache_clear()
-        time.sleep(0.1)
 
 
 def wait_all(futures: Mapping[Any, Any]) -> None:

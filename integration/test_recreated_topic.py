@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from integration.conftest import ClusterFactory
@@ -39,14 +41,16 @@ def fill(cluster: LocalCluster, records: int, seed: int) -> int:
 
 
 def delete(cluster: LocalCluster) -> None:
-    """Ask for the deletion."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    for future in admin.delete_topics([TOPIC], operation_timeout=1).values():
-        try:
-            future.result(30)
-        except Exception as error:
-            # what waits for a broker is not done in time, but it is asked for
-            print(f"deletion: {error}")
+    """Ask for the deletion until ZooKeeper has the wish, which stays there until the broker that is down is back."""
+
+    def asked() -> bool:
+        client = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        # no answer says that it has been done, and a client that was told of a dead controller asks nobody else
+        with suppress(KafkaException, TimeoutError):
+            client.delete_topics([TOPIC], operation_timeout=1)[TOPIC].result(5)
+        return bool(read_znodes(cluster.zookeeper, [f"/admin/delete_topics/{TOPIC}"]))
+
+    wait_for(asked, "the deletion is asked for", 90)
 
 
 def is_gone(cluster: LocalCluster) -> bool:

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from kafka import TopicPartition as LibraryPartition
 from kafka.admin import KafkaAdminClient
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from integration.faults.history import Batch, compare_replicas
+from integration.harness.admin import ask_controller
 from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import read_znodes
@@ -32,9 +33,8 @@ def create_topic(cluster: LocalCluster, topic: str, partitions: int, dead: int =
     """
     brokers = cluster.broker_ids
     assignment = [brokers[p % len(brokers) :] + brokers[: p % len(brokers)] for p in range(partitions)]
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    for future in admin.create_topics([NewTopic(topic, partitions, replica_assignment=assignment)]).values():
-        future.result(30)
+    new = NewTopic(topic, partitions, replica_assignment=assignment)
+    ask_controller(cluster.bootstrap, lambda client: client.create_topics([new]), done=["TOPIC_ALREADY_EXISTS"])
     wait_in_sync(cluster, topic, partitions, len(brokers) - dead)
 
 

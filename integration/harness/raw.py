@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from integration.harness.wait import wait_for
 from integration.harness.wire import FETCH, LIST_OFFSETS, PRODUCE, Wire, leaders
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
 from kafkalite.protocol.fetch import (
@@ -85,11 +87,18 @@ class RawClient(Wire):
         return decode_fetch_response(FETCH_VERSION, memoryview(answer))
 
     def init_producer_id(self) -> tuple[int, int]:
-        """A producer id and its epoch."""
-        answer = self._library(
-            INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, transactional_id=None, transaction_timeout_ms=1000
-        )
-        assert answer.error_code == 0, answer
+        """A producer id and its epoch; asks again, as clients do, while the broker has no block of ids yet."""
+
+        def ask() -> Any:
+            answer = self._library(
+                INIT_PRODUCER_ID, INIT_PRODUCER_ID_VERSION, transactional_id=None, transaction_timeout_ms=1000
+            )
+            if answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                raise LookupError(str(answer))
+            assert answer.error_code == ErrorCode.NONE, answer
+            return answer
+
+        answer = wait_for(ask, "a producer id")
         return answer.producer_id, answer.producer_epoch
 
     def list_offset(self, topic: str, timestamp: int, partition: int = 0) -> tuple[int, int, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -29,8 +30,11 @@ def tool(cluster: LocalCluster, main: str, *arguments: str, stdin: str | None = 
 
 
 def create(cluster: LocalCluster, prefix: str, partitions: int = 1, *more: str) -> str:
-    """A fresh topic, by TopicCommand."""
+    """A fresh topic; by TopicCommand where ``more`` of its flags are given, otherwise by what starts sooner."""
     topic = fresh_topic(prefix)
+    if not more:
+        Confluent().create_topic(cluster.bootstrap, topic, partitions, 3, {})
+        return topic
     flags = ["--partitions", str(partitions), "--replication-factor", "3", *more]
     said = tool(cluster, TOPICS, "--create", "--topic", topic, *flags)
     assert f"Created topic {topic}." in said
@@ -79,6 +83,56 @@ def test_console_producer_and_consumer(shared_cluster: LocalCluster, codec: str)
         )
         expected = [f"Offset:{n}\t{lines[n]}" for n in range(start, RECORDS)]
         assert read == expected
+
+
+def test_bootstrap_from_each_broker_alone(shared_cluster: LocalCluster) -> None:
+    """Any one broker leads to all: topics, a producer that chooses partitions by key, a consumer of each partition."""
+    topic = create(shared_cluster, "boot", 3)
+    sent: list[str] = []
+    for broker_id in shared_cluster.broker_ids:
+        where = ("--bootstrap-server", shared_cluster.address(broker_id), "--topic", topic)
+        lines = [f"key{n}:from {broker_id} number {n}" for n in range(60)]
+        run_tool(KAFKA_3_9, PRODUCER, *where, *parsed(), stdin="\n".join(lines) + "\n")
+        sent += lines
+    wanted = [word for name in ("key", "partition") for word in ("--property", f"print.{name}=true")]
+    read: list[str] = []
+    for partition, broker_id in enumerate(shared_cluster.broker_ids):
+        where = ("--bootstrap-server", shared_cluster.address(broker_id), "--topic", topic)
+        [end] = run_tool(KAFKA_3_9, OFFSETS, *where, "--partitions", str(partition)).lines()
+        count = end.rpartition(":")[2]
+        flags = ("--partition", str(partition), "--offset", "0", "--max-messages", count, "--timeout-ms", "20000")
+        found = run_tool(KAFKA_3_9, CONSUMER, *where, *flags, *wanted, "--property", "key.separator=:").lines()
+        assert len(found) == int(count)
+        assert all(line.startswith(f"Partition:{partition}:") for line in found)
+        read += [line.split(":", 2)[2] for line in found]
+    assert sorted(read) == sorted(sent)
+    by_key: dict[str, list[str]] = {}
+    for line in read:
+        by_key.setdefault(line.split(":")[0], []).append(line)
+    assert all(lines == [line for line in sent if line.startswith(f"{key}:")] for key, lines in by_key.items())
+
+
+def test_timestamps(shared_cluster: LocalCluster) -> None:
+    """CreateTime as a client set it, LogAppendTime as the broker did; the latter found again by time."""
+    shown = ("--property", "print.timestamp=true", "--property", "print.value=false", "--timeout-ms", "20000")
+    where = ("--partition", "0", "--offset", "earliest", "--max-messages", "6")
+    created, appended = fresh_topic("created"), fresh_topic("appended")
+    items = make_items(5, 6, 1, headers=False, nulls=False)
+    client = Confluent()
+    client.create_topic(shared_cluster.bootstrap, created, 1, 3, {})
+    client.produce(shared_cluster.bootstrap, created, items)
+    read = tool(shared_cluster, CONSUMER, "--topic", created, *where, *shown)
+    assert read == [f"CreateTime:{item.timestamp}" for item in items]
+    client.create_topic(shared_cluster.bootstrap, appended, 1, 3, {"message.timestamp.type": "LogAppendTime"})
+    before = int(time.time() * 1000)
+    client.produce(shared_cluster.bootstrap, appended, items[:5])
+    tool(shared_cluster, PRODUCER, "--topic", appended, stdin="the last\n")
+    read = tool(shared_cluster, CONSUMER, "--topic", appended, *where, *shown)
+    stamps = [int(line.removeprefix("LogAppendTime:")) for line in read]
+    assert stamps == sorted(stamps) and before <= stamps[0] and stamps[5] <= int(time.time() * 1000)
+    # The console producer took longer to start than the clock's grain.
+    found = tool(shared_cluster, OFFSETS, "--topic", appended, "--time", str(stamps[5]))
+    assert found == [f"{appended}:0:5"]
 
 
 def test_topic_command(shared_cluster: LocalCluster) -> None:
@@ -153,8 +207,8 @@ def test_get_offset_shell_by_time(shared_cluster: LocalCluster) -> None:
     """Earliest, latest, greatest timestamp, and none for the future."""
     topic = create(shared_cluster, "offsets")
     Confluent().produce(shared_cluster.bootstrap, topic, make_items(4, 10, 1))  # one millisecond apart
-    for time, offset in (("-2", "0"), ("-1", "10"), ("-3", "9"), ("1", "0")):
-        assert tool(shared_cluster, OFFSETS, "--topic", topic, "--time", time) == [f"{topic}:0:{offset}"]
+    for moment, offset in (("-2", "0"), ("-1", "10"), ("-3", "9"), ("1", "0")):
+        assert tool(shared_cluster, OFFSETS, "--topic", topic, "--time", moment) == [f"{topic}:0:{offset}"]
     assert tool(shared_cluster, OFFSETS, "--topic", topic, "--time", "99999999999999") == []
 
 

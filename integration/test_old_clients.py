@@ -7,6 +7,7 @@ import pytest
 from integration.harness.clients import fresh_topic
 from integration.harness.java import KAFKA_0_8, KAFKA_0_10, KAFKA_3_9, run_tool
 from integration.harness.peers import Peer
+from integration.harness.records import FIRST_TIMESTAMP, Item
 from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
 
@@ -72,6 +73,42 @@ def test_old_consumer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> N
         "--no-wait-at-logend",
     )
     assert [line for line in result.lines() if line.startswith("value ")] == lines
+
+
+@OLD
+def test_bootstrap_from_each_broker_alone(shared_cluster: LocalCluster, peer: Peer) -> None:
+    """Any one broker leads an old producer to all three partitions; an old look-up finds first, last and none."""
+    topic = fresh_topic("old-boot")
+    Confluent().create_topic(shared_cluster.bootstrap, topic, 3, 3, {})
+    sent = []
+    for broker_id in shared_cluster.broker_ids:
+        lines = [f"key{n}:from {broker_id} number {n}" for n in range(40)]
+        flags = ["--broker-list", shared_cluster.address(broker_id), "--topic", topic, "--request-required-acks", "-1"]
+        flags += ["--property", "parse.key=true", "--property", "key.separator=:", "--sync"]
+        run_tool(peer, "kafka.tools.ConsoleProducer", *flags, stdin="\n".join(lines) + "\n")
+        sent += lines
+    ends = [Confluent().end_offset(shared_cluster.bootstrap, topic, partition) for partition in range(3)]
+    assert sum(ends) == len(sent) and all(ends)
+    read = Confluent().consume(shared_cluster.bootstrap, topic, dict.fromkeys(range(3), 0), len(sent))
+    assert sorted(f"{(r.key or b'').decode()}:{(r.value or b'').decode()}" for r in read) == sorted(sent)
+    for broker_id, (moment, offsets) in zip(
+        shared_cluster.broker_ids, (("-1", ends), ("-2", [0, 0, 0]), ("-1", ends)), strict=True
+    ):
+        where = ("--broker-list", shared_cluster.address(broker_id), "--topic", topic)
+        found = run_tool(peer, "kafka.tools.GetOffsetShell", *where, "--time", moment).lines()
+        assert sorted(found) == [f"{topic}:{partition}:{offset}" for partition, offset in enumerate(offsets)]
+
+
+@OLD
+def test_zookeeper_consumer(shared_cluster: LocalCluster, peer: Peer) -> None:
+    """The consumer that finds brokers, leaders and its offsets in ZooKeeper."""
+    topic = create(shared_cluster, "zk-consumer")
+    lines = [f"line {n}" for n in range(RECORDS)]
+    items = [Item(0, FIRST_TIMESTAMP + n, None, line.encode(), ()) for n, line in enumerate(lines)]
+    Confluent().produce(shared_cluster.bootstrap, topic, items, codec="gzip")
+    flags = ["--zookeeper", shared_cluster.zookeeper, "--topic", topic, "--from-beginning"]
+    read = run_tool(peer, "kafka.tools.ConsoleConsumer", *flags, "--max-messages", str(RECORDS))
+    assert [line for line in read.lines() if line.startswith("line ")] == lines
 
 
 def test_new_consumer_of_0_10(shared_cluster: LocalCluster) -> None:

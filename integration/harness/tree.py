@@ -112,7 +112,9 @@ class Tree:
 
     def end_session(self, session: int, hosts: str | None = None) -> None:
         """End somebody else's session, as an expiry would."""
-        assert close_session(hosts or self.connect, session, session_password(session), 6000)
+        wait_for(
+            lambda: close_session(hosts or self.connect, session, session_password(session), 6000), "its session ends"
+        )
 
 
 def session_password(session: int) -> bytes:

@@ -59,10 +59,13 @@ def connections(hosts: str) -> Generator[_socket.socket, None, None]:
                 connection.close()
 
 
-def attach(connection: _socket.socket, session: int, password: bytes, timeout_ms: int) -> int:
-    """Take a session over (0: begin a new one); returns the session's id, 0 where it is over. Raises ``OSError``."""
-    request = _CONNECT.pack(_CONNECT.size - 4, 0, 0, timeout_ms, session, 16, password, 0)
-    connection.sendall(request)
+def attach(connection: _socket.socket, session: int, password: bytes, timeout_ms: int, requests: bytes = b"") -> int:
+    """Take a session over (0: begin a new one); returns the session's id, 0 where it is over. Raises ``OSError``.
+
+    ``requests`` are sent along, without waiting for that answer.
+    """
+    connect = _CONNECT.pack(_CONNECT.size - 4, 0, 0, timeout_ms, session, 16, password, 0)
+    connection.sendall(connect + requests)
     _, granted, attached = _CONNECTED.unpack_from(receive(connection))
     return int(attached) if granted > 0 else 0
 
@@ -76,12 +79,12 @@ def receive(connection: _socket.socket) -> bytes:
 def close_session(hosts: str, session: int, password: bytes, timeout_ms: int) -> bool:
     """End a session from outside: attach to it, then close it; every server is tried once.
 
-    ``True`` once it is known to be over, ``False`` where no server answered.
+    ``True`` once it is known to be over, ``False`` where no server answered, or where the session's own client, which
+    loses its connection by this, was so quick to take it back that the request did not count: to be tried again.
     """
     for connection in connections(hosts):
         try:
-            if attach(connection, session, password, timeout_ms) == session:
-                connection.sendall(_CLOSE)
+            if attach(connection, session, password, timeout_ms, _CLOSE) == session:
                 receive(connection)
             return True
         except (OSError, struct.error):

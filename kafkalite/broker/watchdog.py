@@ -20,6 +20,8 @@ from kafkalite.common.clock import Clock, Timer
 log = logging.getLogger(__name__)
 _BEATS = 8
 """Heartbeats, and looks at them, within one session timeout."""
+_PAUSE = 0.05
+"""Seconds between two attempts to end a session."""
 
 
 class HangDetector:
@@ -54,7 +56,8 @@ class HangDetector:
 class Watchdog:
     """Watches the reactor that ``clock`` belongs to. Tell it of every new session by :meth:`watch`.
 
-    ``give_up(hosts, session, password, timeout_ms)`` ends a session, from the watchdog's thread.
+    ``give_up(hosts, session, password, timeout_ms)`` ends a session, from the watchdog's thread; where it returns
+    ``False`` it is called again, as long as the reactor hangs.
     """
 
     def __init__(
@@ -107,4 +110,8 @@ class Watchdog:
                 detector = HangDetector(timeout_ms / 1000, time.monotonic(), self._beats)
             if detector.look(time.monotonic(), self._beats):
                 log.error("the reactor hangs for more than %d ms: giving the ZooKeeper session up", timeout_ms)
-                self._give_up(self._hosts, *session)
+                beats = self._beats
+                # kazoo's thread may take the session back in the middle of it; a reactor that is back keeps it
+                while not self._give_up(self._hosts, *session) and beats == self._beats:
+                    if self._stop.wait(_PAUSE):
+                        return

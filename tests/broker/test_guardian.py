@@ -14,10 +14,11 @@ PASSWORD = bytes(range(16))
 
 
 class OneAnswer:
-    """Takes one connection, answers its connect request, and keeps what came after."""
+    """Takes one connection, answers what it asks, and keeps it."""
 
-    def __init__(self, granted: int) -> None:
+    def __init__(self, granted: int, *, closes: bool = True) -> None:
         self._granted = granted
+        self._closes = closes
         self.requests: list[bytes] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -32,12 +33,11 @@ class OneAnswer:
         connection, _ = self._listener.accept()
         with connection, self._listener:
             connect = self._frame(connection)
-            self.requests.append(connect)
+            self.requests += [connect, self._frame(connection)]  # both come before there is an answer to the first
             session = struct.unpack_from(">q", connect, 16)[0] if self._granted else 0
             answer = struct.pack(">iiqi16sB", 0, self._granted, session, 16, PASSWORD, 0)
             connection.sendall(struct.pack(">i", len(answer)) + answer)
-            if self._granted:
-                self.requests.append(self._frame(connection))
+            if self._granted and self._closes:
                 connection.sendall(struct.pack(">iiqi", 16, 1, 5, 0))
 
     def finish(self) -> list[bytes]:
@@ -69,7 +69,14 @@ def test_attaches_with_the_password_and_closes() -> None:
 def test_a_session_that_is_over_is_left_alone() -> None:
     server = OneAnswer(0)
     assert close_session(server.address, 0x1234, PASSWORD, 6000)
-    assert len(server.finish()) == 1
+    server.finish()
+
+
+def test_a_session_that_its_client_takes_back_is_not_over() -> None:
+    """ZooKeeper drops our connection between the two requests."""
+    server = OneAnswer(6000, closes=False)
+    assert not close_session(server.address, 0x1234, PASSWORD, 6000)
+    server.finish()
 
 
 def test_every_host_is_tried() -> None:

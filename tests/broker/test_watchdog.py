@@ -40,3 +40,40 @@ def test_a_hung_clock_gives_the_session_up_with_its_credentials() -> None:
     assert given_up.wait(5)
     watchdog.stop()
     assert seen[0] == ("h:1", 7, b"p" * 16, 40)
+
+
+def test_it_insists() -> None:
+    """The hung broker's own ZooKeeper thread can take the session back before it is closed."""
+    outcomes = [False, False, True]
+    last = threading.Event()
+    calls: list[int] = []
+
+    def give_up(_: str, session: int, *__: object) -> bool:
+        calls.append(session)
+        done = outcomes[len(calls) - 1]
+        if done:
+            last.set()
+        return done
+
+    watchdog = Watchdog("h:1", ManualClock(), give_up)
+    watchdog.watch(7, b"p" * 16, 40)
+    assert last.wait(5)
+    watchdog.stop()
+    assert calls == [7, 7, 7]
+
+
+def test_a_reactor_that_is_back_keeps_its_session() -> None:
+    clock = ManualClock()
+    calls: list[int] = []
+
+    def give_up(_: str, session: int, *__: object) -> bool:
+        calls.append(session)
+        watchdog.watch(8, b"p" * 16, 1_000_000)  # a beat
+        return False
+
+    watchdog = Watchdog("h:1", clock, give_up)
+    watchdog.watch(7, b"p" * 16, 40)
+    while not calls:
+        threading.Event().wait(0.005)
+    watchdog.stop()
+    assert calls == [7]

@@ -1,0 +1,209 @@
+"""What topics make of records and how long they keep them: times, codecs, limits, flushing, retention, deletion."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+
+from integration.conftest import TEST_OVERRIDES, launcher
+from integration.harness.clients import fresh_topic
+from integration.harness.raw import RawClient, ask_partition, batch
+from integration.harness.wait import wait_for
+from kafkalite.common.errors import ErrorCode
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.record.batch import BatchHeader, iter_headers
+from kafkalite.record.records import iter_records
+
+LEADER, FOLLOWER = 1, 2
+TIMES = 1_700_000_000_000
+CODEC_IDS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
+OVERRIDES = {
+    "log.retention.check.interval.ms": "200",
+    "log.initial.task.delay.ms": "100",
+    "log.flush.offset.checkpoint.interval.ms": "200",
+    "log.segment.delete.delay.ms": "100",
+}
+NONE = ErrorCode.NONE
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Two brokers that look after their logs all the time."""
+    directory = tmp_path_factory.mktemp("keeping")
+    cluster = LocalCluster(directory, 2, overrides={**TEST_OVERRIDES, **OVERRIDES}, launcher=launcher())
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def client(pair: LocalCluster) -> Iterator[RawClient]:
+    """A connection to the leader of every topic."""
+    with RawClient(pair.address(LEADER)) as connection:
+        yield connection
+
+
+def admin(cluster: LocalCluster) -> AdminClient:
+    """An administrator."""
+    return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+
+def make(cluster: LocalCluster, *configs: Mapping[str, str]) -> list[str]:
+    """A topic for each of ``configs``, of one partition on both brokers, ready to be written to."""
+    topics = [
+        NewTopic(fresh_topic("keeping"), 1, replica_assignment=[[LEADER, FOLLOWER]], config=dict(config))
+        for config in configs
+    ]
+    administrator = admin(cluster)
+    for future in administrator.create_topics(topics).values():
+        future.result(30)
+    names = [topic.topic for topic in topics]
+    with RawClient(cluster.address(LEADER)) as wire:
+        for name in names:
+            wait_for(lambda name=name: wire.leads(name, LEADER), f"{name} is led")  # type: ignore[misc]
+    return names
+
+
+def stored(client: RawClient, topic: str, offset: int = 0) -> tuple[list[BatchHeader], list[bytes | None]]:
+    """Headers of the batches from ``offset`` on, and the values in them."""
+    headers: list[BatchHeader] = []
+    values: list[bytes | None] = []
+    end = client.list_offset(topic, -1)[2]
+    while offset < end:  # an answer ends with its segment
+        (answer,) = client.fetch([ask_partition(topic, offset)]).partitions
+        assert answer.error == NONE, answer.error
+        view = memoryview(answer.records)  # type: ignore[arg-type]
+        for at, header in iter_headers(view):
+            headers.append(header)
+            values += [record.value for record in iter_records(view, header, at)]
+        offset = headers[-1].next_offset
+    return headers, values
+
+
+def files(cluster: LocalCluster, broker_id: int, topic: str) -> list[Path]:
+    """The segments of a replica, and what is still to be removed of them."""
+    directory = cluster.broker_dir(broker_id) / "data" / f"{topic}-0"
+    return sorted(path for path in directory.iterdir() if ".log" in path.name)
+
+
+def test_append_time(pair: LocalCluster, client: RawClient) -> None:
+    """The broker's clock instead of the producer's: in the answer, in the batch, in the look-up."""
+    (topic,) = make(pair, {"message.timestamp.type": "LogAppendTime"})
+    begun = int(time.time() * 1000)
+    for codec in (0, 4):
+        answer = client.produce(topic, batch(3, timestamp=TIMES, codec=codec))
+        assert answer.error == NONE
+        assert begun <= answer.log_append_time <= int(time.time() * 1000)
+        headers, values = stored(client, topic, answer.base_offset)
+        assert [(h.timestamp_type, h.max_timestamp, h.compression) for h in headers] == [
+            (1, answer.log_append_time, codec)
+        ]
+        assert len(values) == 3
+    assert client.list_offset(topic, begun)[::2] == (NONE, 0)
+    assert client.list_offset(topic, TIMES)[::2] == (NONE, 0)
+    (topic,) = make(pair, {})
+    answer = client.produce(topic, batch(timestamp=TIMES))
+    assert answer.log_append_time == -1
+    assert [(h.timestamp_type, h.max_timestamp) for h in stored(client, topic)[0]] == [(0, TIMES)]
+
+
+def test_the_topics_codec(pair: LocalCluster, client: RawClient) -> None:
+    """``compression.type`` other than ``producer``: the broker compresses anew, whatever came."""
+    topics = dict(zip(CODEC_IDS, make(pair, *({"compression.type": name} for name in CODEC_IDS)), strict=True))
+    for name, topic in topics.items():
+        for codec in CODEC_IDS.values():
+            assert client.produce(topic, batch(4, size=300, codec=codec, timestamp=TIMES)).error == NONE
+        headers, values = stored(client, topic)
+        assert [header.compression for header in headers] == [CODEC_IDS[name]] * len(CODEC_IDS)
+        assert [header.base_offset for header in headers] == [0, 4, 8, 12, 16]
+        assert values == [b"%0300d" % n for n in range(4)] * len(CODEC_IDS)
+
+
+def test_limits_of_size(pair: LocalCluster, client: RawClient) -> None:
+    """``max.message.bytes`` bounds a batch, compressed as it comes; a change of it is obeyed at once."""
+    (topic,) = make(pair, {"max.message.bytes": "2000"})
+    assert client.produce(topic, batch(size=1000)).error == NONE
+    assert client.produce(topic, batch(size=2000)).error == ErrorCode.MESSAGE_TOO_LARGE
+    assert client.produce(topic, batch(20, size=1000, codec=1)).error == NONE
+    entry = ConfigEntry("max.message.bytes", "3000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    administrator = admin(pair)
+    for future in administrator.incremental_alter_configs([resource]).values():
+        future.result(30)
+    wait_for(lambda: client.produce(topic, batch(size=2000)).error == NONE, "the new limit holds", 10)
+
+
+def test_flushing_each_message(pair: LocalCluster, client: RawClient) -> None:
+    """``flush.messages=1``: what is acknowledged is on the disk, as the recovery point says; otherwise it may wait."""
+    eager, lazy = make(pair, {"flush.messages": "1"}, {})
+    for topic in (eager, lazy):
+        for _ in range(5):
+            assert client.produce(topic, batch(timestamp=TIMES)).error == NONE
+
+    def recovery_points(broker_id: int) -> dict[str, int]:
+        text = (pair.broker_dir(broker_id) / "data" / "recovery-point-offset-checkpoint").read_text()
+        return {line.split()[0]: int(line.split()[2]) for line in text.splitlines()[2:]}
+
+    for broker_id in (LEADER, FOLLOWER):
+        wait_for(lambda broker_id=broker_id: recovery_points(broker_id).get(eager) == 5, "all is flushed", 20)  # type: ignore[misc]
+        assert recovery_points(broker_id)[lazy] == 0
+
+
+def test_retention_by_size(pair: LocalCluster, client: RawClient) -> None:
+    """Old segments go until the rest is small enough, on every replica; readers are told that they are gone."""
+    (topic,) = make(pair, {"segment.bytes": "10000", "retention.bytes": "30000", "file.delete.delay.ms": "100"})
+    for _ in range(100):
+        assert client.produce(topic, batch(size=1000, timestamp=TIMES)).error == NONE
+    wait_for(lambda: client.list_offset(topic, -2)[2] > 50, "old records are gone", 20)
+    start = client.list_offset(topic, -2)[2]
+    kept = sum(header.size for header in stored(client, topic, start)[0])
+    assert 20_000 < kept < 45_000
+    (answer,) = client.fetch([ask_partition(topic, 0)]).partitions
+    assert (answer.error, answer.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, start)
+    for broker_id in (LEADER, FOLLOWER):
+        wait_for(lambda broker_id=broker_id: len(files(pair, broker_id, topic)) <= 5, "their files are gone", 20)  # type: ignore[misc]
+
+
+def test_retention_by_time(pair: LocalCluster, client: RawClient) -> None:
+    """Records of long ago go, the active segment too; those of today stay."""
+    timely = {"segment.bytes": "10000", "retention.ms": "60000", "file.delete.delay.ms": "100"}
+    old, fresh = make(pair, timely, timely)
+    for topic, stamp in ((old, TIMES), (fresh, int(time.time() * 1000))):
+        for _ in range(30):
+            assert client.produce(topic, batch(size=1000, timestamp=stamp)).error == NONE
+    wait_for(lambda: client.list_offset(old, -2)[2] == 30, "all of it is gone", 20)
+    for broker_id in (LEADER, FOLLOWER):
+        wait_for(lambda broker_id=broker_id: len(files(pair, broker_id, old)) == 1, "their files are gone", 20)  # type: ignore[misc]
+    assert client.list_offset(fresh, -2)[2] == 0
+    assert len(stored(client, fresh)[0]) == 30
+    answer = client.produce(old, batch(timestamp=int(time.time() * 1000)))
+    assert (answer.error, answer.base_offset) == (NONE, 30)
+
+
+def test_delete_records(pair: LocalCluster, client: RawClient) -> None:
+    """The log starts where it was told to, within a batch too, on all replicas; -1 is the high watermark."""
+    (topic,) = make(pair, {"segment.bytes": "10000", "file.delete.delay.ms": "100"})
+    for _ in range(10):
+        assert client.produce(topic, batch(5, size=1000, timestamp=TIMES)).error == NONE
+    assert client.delete_records(topic, 7) == (NONE, 7)
+    assert client.list_offset(topic, -2)[2] == 7
+    for offset, error in ((6, ErrorCode.OFFSET_OUT_OF_RANGE), (7, NONE)):
+        (answer,) = client.fetch([ask_partition(topic, offset)]).partitions
+        assert (answer.error, answer.log_start_offset) == (error, 7)
+    # Backwards is no error and changes nothing.
+    assert client.delete_records(topic, 3) == (NONE, 7)
+    assert client.delete_records(topic, 51)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+    with RawClient(pair.address(FOLLOWER)) as wrong:
+        assert wrong.delete_records(topic, 8)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        (answer,) = wrong.fetch([ask_partition(topic, 6)]).partitions
+        assert answer.error == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert client.delete_records(topic, -1) == (NONE, 50)
+    for broker_id in (LEADER, FOLLOWER):
+        wait_for(lambda broker_id=broker_id: len(files(pair, broker_id, topic)) == 1, "the files are gone", 20)  # type: ignore[misc]
+    assert client.produce(topic, batch(timestamp=TIMES)).base_offset == 50

@@ -8,9 +8,10 @@ STAMP := $(VENV)/.installed
 .PHONY: demo test lint bench soak install java clean
 
 $(STAMP): pyproject.toml
+	@echo "installing into $(VENV): a minute or two"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[dev]'
+	$(BIN)/python -m pip install -qq --upgrade pip
+	$(BIN)/python -m pip install -qq -e '.[dev]'
 	touch $(STAMP)
 
 install: $(STAMP) java

@@ -1,12 +1,12 @@
 """How long a partition is without its leader: ``kill -9``, SIGTERM, and a broker that dies with its guardian.
 
 The gap is the longest time between two acknowledgements of a producer with librdkafka's own settings (but for its
-reconnect backoff, which would make it wait for a broker that was the victim a moment ago).
+reconnect backoff, which would make it wait for a broker that was the victim a moment ago). The gaps are printed; `make
+bench` measures them beside Kafka's. What is asserted is what must be so on any machine: nobody waited for the session.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable
 
 import pytest
@@ -20,13 +20,14 @@ from kafkalite.embedded.cluster import LocalCluster
 TOPIC = "gap"
 RATE = 200
 TIMES = 3
-SESSION_TIMEOUT = 6.0
+SHORT, LONG = 6.0, 60.0
+"""Session timeouts in seconds: one to be waited for, and one that would be noticed."""
 
 
 @pytest.fixture
-def cluster(make_cluster: ClusterFactory) -> LocalCluster:
-    """Three brokers and a topic of one partition."""
-    cluster = make_cluster(3, {"zookeeper.session.timeout.ms": str(int(SESSION_TIMEOUT * 1000))})
+def cluster(make_cluster: ClusterFactory, request: pytest.FixtureRequest) -> LocalCluster:
+    """Three brokers and a topic of one partition; the parameter is the session timeout."""
+    cluster = make_cluster(3, {"zookeeper.session.timeout.ms": str(int(request.param * 1000))})
     create_topic(cluster, TOPIC, 1)
     return cluster
 
@@ -54,23 +55,26 @@ def gaps(cluster: LocalCluster, fault: Callable[[int], object], times: int = TIM
 
 
 @pytest.mark.kafkalite_only
+@pytest.mark.parametrize("cluster", [LONG], indirect=True)
 def test_kill(cluster: LocalCluster) -> None:
-    """``kill -9`` of leader and controller: at most a second, where the session timeout is six."""
-    assert statistics.median(gaps(cluster, cluster.kill_broker)) <= 1.0
+    """``kill -9`` of leader and controller: the guardian ends the session."""
+    assert max(gaps(cluster, cluster.kill_broker)) < LONG / 2
 
 
+@pytest.mark.parametrize("cluster", [LONG], indirect=True)
 def test_controlled_shutdown(cluster: LocalCluster) -> None:
-    """SIGTERM of leader and controller: not longer than Kafka takes."""
-    assert statistics.median(gaps(cluster, cluster.stop_broker)) <= 0.3
+    """SIGTERM of leader and controller: it hands over."""
+    assert max(gaps(cluster, cluster.stop_broker)) < LONG / 2
 
 
 @pytest.mark.kafkalite_only
+@pytest.mark.parametrize("cluster", [SHORT], indirect=True)
 def test_without_guardian_the_session_timeout_does_the_work(cluster: LocalCluster) -> None:
-    """The guardian is killed with its broker: a gap about as long as the session timeout, and nothing lost."""
+    """The guardian is killed with its broker: then the session expires, and nothing is lost."""
 
     def kill_both(victim: int) -> None:
         guardian(cluster, victim).kill()
         cluster.kill_broker(victim)
 
     (gap,) = gaps(cluster, kill_both, 1)
-    assert SESSION_TIMEOUT / 2 < gap < SESSION_TIMEOUT + 4
+    assert gap > SHORT / 3, "nobody else ended the session: its last heartbeat was at most a third of it ago"

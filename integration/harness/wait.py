@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import psutil
+
 T = TypeVar("T")
 
 
@@ -27,3 +29,11 @@ def wait_for(condition: Callable[[], T], what: str, timeout: float = 30.0, inter
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout:.0f} s: {what} (last seen: {last!r})")
         time.sleep(interval)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process is no more, or waits only for whoever adopted it to take note (in a container nobody may)."""
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True

@@ -13,6 +13,7 @@ from kafkalite.common.errors import ConfigError
 from kafkalite.common.tasks import Lane
 from kafkalite.log.config import LogConfig, log_config
 from kafkalite.log.manager import LogManager
+from kafkalite.zk.port import ConnectionLostError, SessionExpiredError
 from kafkalite.zk.stores.config import EVERYTHING, ConfigStore
 from kafkalite.zk.stores.feeds import NotificationFeed
 from kafkalite.zk.znodes.codec import MalformedZnodeError
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 
 class ConfigWatcher:
     """Reads what a notification names and hands it on. A wrong value is logged and the old one kept.
+
+    Where the connection goes in between, everything is read anew once there is one again.
 
     ``on_unclean_allowed`` is called when the configuration of a topic that allows unclean elections was read anew.
     """
@@ -67,7 +70,14 @@ class ConfigWatcher:
         return configs
 
     async def _handle(self, change: tuple[str, str]) -> None:
-        kind, name = change
+        try:
+            await self._read(*change)
+        except (ConnectionLostError, SessionExpiredError) as error:
+            log.info("configurations will be read again: %s", error)
+            if self._feed is not None:
+                self._feed.missed()
+
+    async def _read(self, kind: str, name: str) -> None:
         if kind == EVERYTHING:
             await self._read_brokers()
             for topic in {tp.topic for tp in self._logs.logs}:

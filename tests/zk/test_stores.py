@@ -397,6 +397,28 @@ def test_changes_made_while_away_are_seen_or_said_to_be_missed(house: House) -> 
     assert seen[1:] == [("*", "")]
     run(store.set_topic("u", {}))
     assert seen[2:] == [("topics", "u")]
+    other.lose_connection()
+    house.server.expire(other.session)
+    assert len(seen) == 3, "nothing could be read yet"
+    other.reconnect()
+    assert seen[3:] == [("*", "")]
+
+
+def test_a_change_that_could_not_be_acted_upon_is_not_forgotten(house: House) -> None:
+    other = house.server.client()
+    seen: list[tuple[str, str]] = []
+    feed = run(ConfigStore(other, house.clock.time_ms).watch_changes(lambda *what: seen.append(what)))
+    run(ConfigStore(house.client, house.clock.time_ms).set_topic("t", {}))
+    other.lose_connection()
+    feed.missed()
+    assert seen == [("topics", "t")]
+    other.reconnect()
+    assert seen[1:] == [("*", "")]
+    feed.missed()
+    assert seen[2:] == [("*", "")], "at once, where there is a connection already"
+    other.lose_connection()
+    other.reconnect()
+    assert len(seen) == 3
 
 
 def test_old_change_notifications_are_removed() -> None:

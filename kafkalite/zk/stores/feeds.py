@@ -20,7 +20,8 @@ KEEP_MS = 15 * 60 * 1000
 class NotificationFeed:
     """Calls ``handle(data)`` for every notification that appears after :meth:`start`, oldest first.
 
-    ``handle(None)`` says that notifications may have been missed (a new session). Old ones are removed.
+    ``handle(None)`` says that notifications may have been missed (a new session, or :meth:`missed`), once there is a
+    connection to read by. Old ones are removed.
     """
 
     def __init__(
@@ -39,12 +40,20 @@ class NotificationFeed:
         self._last = -1
         self._lane = Lane(f"notifications of {path}", self._read)
         self._stopped = False
+        self._connected = True
+        self._missed = False
 
     async def start(self) -> None:
         """Take what stands there now as known, and watch."""
         await ensure(self._client, self._path)
         self._last = max((self._sequence(name) for name in await self._names()), default=-1)
         self._client.add_listener(self._on_state)
+
+    def missed(self) -> None:
+        """A notification could not be acted upon, because the connection went: ``handle(None)`` comes with the next."""
+        self._missed = True
+        if self._connected:
+            self._lane.put("event")
 
     def stop(self) -> None:
         """Call nobody any more."""
@@ -58,9 +67,10 @@ class NotificationFeed:
     def _on_state(self, state: SessionState) -> None:
         if self._stopped:
             return
+        self._connected = state is SessionState.CONNECTED
         if state is SessionState.EXPIRED:
-            self._lane.put("expired")
-        elif state is SessionState.CONNECTED:
+            self._missed = True
+        elif self._connected:
             self._lane.put("event")
 
     async def _names(self) -> list[str]:
@@ -70,12 +80,12 @@ class NotificationFeed:
             await ensure(self._client, self._path)
             return await self._client.get_children(self._path, self._on_event)
 
-    async def _read(self, what: str) -> None:
-        if what == "expired":
-            self._handle(None)
-            return
+    async def _read(self, _: str) -> None:
         try:
             entries = sorted((self._sequence(name), name) for name in await self._names())
+            if self._missed:
+                self._missed = False
+                self._handle(None)
             for sequence, name in entries:
                 path = f"{self._path}/{name}"
                 found = await read(self._client, path) if sequence > self._last else None

@@ -41,7 +41,7 @@ class Metric:
         if self.at_most is not None:
             words.append(f"≤ {self.at_most:g} ×")
         if self.limit is not None:
-            words.append(f"≤ {self.limit:g} {self.unit}")
+            words.append(f"≤ {self.limit:g} {self.unit.partition(',')[0]}")
         return ", ".join(words)
 
     def met(self, ours: float, theirs: float) -> bool | None:

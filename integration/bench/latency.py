@@ -34,7 +34,7 @@ class LatencyCell(ClusterCell):
 
 
 def _metrics(p50: float | None, p99: float | None, limit: float | None = None) -> tuple[Metric, ...]:
-    return Metric("p50", "ms", at_most=p50, limit=limit), Metric("p99", "ms", at_most=p99)
+    return Metric("p50", "ms, p50", at_most=p50, limit=limit), Metric("p99", "ms, p99", at_most=p99)
 
 
 LATENCY_CELLS: list[ClusterCell] = [

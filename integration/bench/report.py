@@ -93,7 +93,7 @@ def _head(rounds: int, minutes: float) -> str:
     clients = f"Python {platform.python_version()}, {jvm}, librdkafka {libversion()[0]}"
     return (
         "# Performance\n\n"
-        "kafkalite beside Apache Kafka 3.9.1 in ZooKeeper mode, on one machine in one run, in turn. Written by\n"
+        "kafkalite beside Apache Kafka 3.9.1 in ZooKeeper mode, on one machine, in turn. Written by\n"
         "`make bench`.\n\n"
         f"- {now:%Y-%m-%d %H:%M} UTC, revision {revision or 'unknown'}, {minutes:.0f} minutes, "
         f"medians of {rounds} rounds\n"

@@ -185,6 +185,37 @@ def test_claim_is_exclusive_and_raises_the_epoch(house: House) -> None:
     assert run(house.controller().current()) == 2, "a stale claim must not remove the new one"
 
 
+def test_two_controllers_never_have_the_same_epoch(house: House) -> None:
+    """Another came and went since the epoch was read: the claim, though it stands alone, is one epoch behind."""
+    run(house.controller().resign(house.claim()))
+    other = house.server.client()
+
+    def came_and_went(name: str, _path: str) -> None:
+        if name == "multi":
+            house.client.before = None
+            assert run(house.controller(other).claim(2)).epoch == 2
+            other.expire_session()
+
+    house.client.before = came_and_went
+    assert run(house.controller().claim(1)) is None
+    assert run(house.controller().current()) is None
+    assert house.claim().epoch == 3
+
+
+def test_a_claim_is_not_made_in_another_session(house: House) -> None:
+    """One that was begun in a session that ended would stand in the next, and nobody would know of it."""
+
+    def expire(name: str, _path: str) -> None:
+        if name == "multi":
+            house.client.before = None
+            house.client.expire_session()
+
+    house.client.before = expire
+    with pytest.raises(SessionExpiredError):
+        run(house.controller().claim(1))
+    assert run(house.controller().current()) is None
+
+
 def test_claim_whose_answer_was_lost_is_found_again(house: House) -> None:
     house.client.black_hole(apply=True)
     store = house.controller()

@@ -1,0 +1,120 @@
+"""What takes its time (recovery, fsync, checkpoints) is done by the executor, never in the caller's thread."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from kafkalite.common.tasks import Future, deferred
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.fs import OsFileSystem
+from kafkalite.log.manager import LogManager
+from kafkalite.testing.clock import ManualClock
+
+from .support import NOW, batch
+
+T = TypeVar("T")
+TP = TopicPartition("t", 0)
+
+
+class Bench:
+    """An executor whose one worker works when it is told to."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[Callable[[], None]] = deque()
+        self.is_working = False
+
+    def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
+        done: Future[T] = Future()
+
+        def work() -> None:
+            self.is_working = True
+            try:
+                result = call(*args)
+            finally:
+                self.is_working = False
+            done.callback(result)
+
+        self.waiting.append(work)
+        return cast("Awaitable[T]", done)
+
+    def work(self) -> int:
+        """Do all that waits, and what that leads to; returns how much it was."""
+        count = 0
+        while self.waiting:
+            self.waiting.popleft()()
+            count += 1
+        return count
+
+
+class Watched(OsFileSystem):
+    """Notes who calls ``fsync``."""
+
+    def __init__(self, bench: Bench) -> None:
+        super().__init__()
+        self._bench = bench
+        self.off = 0
+        self.on = 0
+
+    def fsync(self, fd: int) -> None:
+        if self._bench.is_working:
+            self.off += 1
+        else:
+            self.on += 1
+        super().fsync(fd)
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def fs(bench: Bench) -> Watched:
+    return Watched(bench)
+
+
+def manager(path: Path, fs: Watched, clock: ManualClock, bench: Bench, **values: Any) -> LogManager:
+    made = LogManager([str(path)], values, fs, clock, bench, 1, "cluster")
+    starting = deferred(made.start())
+    assert not bool(starting.called), "logs are loaded, and recovered, elsewhere"
+    bench.work()
+    assert bool(starting.called)
+    return made
+
+
+def test_recovery(tmp_path: Path, fs: Watched, bench: Bench) -> None:
+    clock = ManualClock()
+    first = manager(tmp_path, fs, clock, bench)
+    first.get_or_create(TP, None, True).append_as_leader(batch(3), 0, NOW)
+    first.logs[TP].mark_broken()
+    first._release_dirs()
+    again = manager(tmp_path, fs, clock, bench)
+    assert again.logs[TP].log_end_offset == 3
+
+
+def test_flushing_and_checkpoints(tmp_path: Path, fs: Watched, bench: Bench) -> None:
+    clock = ManualClock()
+    made = manager(
+        tmp_path,
+        fs,
+        clock,
+        bench,
+        **{"log.flush.interval.messages": 2, "log.flush.offset.checkpoint.interval.ms": 1000},
+    )
+    log = made.get_or_create(TP, None, True)
+    fs.on = 0
+    for _ in range(4):
+        log.append_as_leader(batch(1), 0, NOW)
+    assert bench.waiting and not fs.on
+    bench.work()
+    assert log.recovery_point >= 2
+    clock.advance(1.5)
+    assert not (tmp_path / "recovery-point-offset-checkpoint").exists()
+    bench.work()
+    assert (tmp_path / "recovery-point-offset-checkpoint").exists()
+    assert fs.off and not fs.on

@@ -129,6 +129,21 @@ def test_version_conflict_re_reads(cluster: SimCluster) -> None:
     assert cluster.read().isr == isr(cluster).committed == (1, 3)
 
 
+def test_no_isr_change_is_begun_while_suspended(cluster: SimCluster) -> None:
+    cluster[1].zk.lose_connection()
+    tried: list[str] = []
+    cluster[1].zk.before = lambda name, _path: tried.append(name)
+    cluster.network.cut.add((3, 1))
+    answers = cluster[1].produce("a", acks=1)
+    cluster.run(30)
+    assert tried == [] and not isr(cluster).is_pending
+    assert [a.error for a in answers] == [ErrorCode.NONE], "it goes on leading"
+    cluster[1].zk.before = None
+    cluster[1].zk.reconnect()
+    cluster.run(6)
+    assert cluster.read().isr == (1, 2)
+
+
 def test_a_zombie_leader_cannot_change_the_isr(cluster: SimCluster) -> None:
     cluster.network.cut |= {(2, 1), (3, 1)}
     cluster.elect(2, isr=(2, 3), send=False)

@@ -17,6 +17,8 @@ MSG_MORE = 0x8000
 
 JOIN = 1 << 16
 """Up to so many bytes are joined into one buffer, which is cheaper than handing many to the kernel."""
+SMALL = 1 << 14
+"""Where no more than this waits, file regions are copied: one send is cheaper than a ``sendfile`` between two."""
 GATHER = 512
 """At most so many buffers are handed to the kernel at a time (its limit is 1024)."""
 TURN = 1 << 21
@@ -84,6 +86,8 @@ class OutputQueue:
 
     def write(self, sock: Any) -> Written:
         """Write what the socket takes. Raises ``OSError`` where the connection, or the file under a region, failed."""
+        if self._regions and self.size <= SMALL:
+            self._copy_regions()
         budget = TURN
         parts = self._parts
         while parts:
@@ -104,6 +108,18 @@ class OutputQueue:
                 return Written.BLOCKED
             budget -= sent
         return Written.ALL
+
+    def _copy_regions(self) -> None:
+        for index, part in enumerate(self._parts):
+            if type(part) is FileRegion and not part.cold:
+                try:
+                    data = part.read()
+                except OSError:
+                    return  # sendfile meets the same, and says so
+                if len(data) == part.count:
+                    self._parts[index] = data
+                    self._regions -= 1
+                    self.memory += len(data)
 
     def _send_joined(self, sock: Any) -> int:
         """The common case: a handful of small answers in one call."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.types import FileRegion
-from kafkalite.network.output import WINDOW, OutputQueue, Written, is_resident, read_ahead
+from kafkalite.network.output import SMALL, WINDOW, OutputQueue, Written, is_resident, read_ahead
 from tests.network.fakes import FakeSocket, memory_files
 
 
@@ -70,3 +70,45 @@ def test_a_queue_forgets_everything() -> None:
     queue.clear()
     assert (queue.size, bool(queue)) == (0, False)
     assert queue.write(FakeSocket()) is Written.ALL
+
+
+@pytest.mark.parametrize(("size", "sends"), [(SMALL - 20, 1), (SMALL + 1, 3)])
+def test_small_regions_leave_with_what_surrounds_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, sends: int
+) -> None:
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(range(256)) * 100)
+    queue, sock = OutputQueue(), Taker()
+    monkeypatch.setattr("kafkalite.network.output.send_file", sock.send_file)
+    with path.open("rb") as file:
+        queue.append(b"head", 4)
+        queue.append(FileRegion(file.fileno(), 3, size, file), size)
+        queue.append(b"tail", 4)
+        assert queue.write(sock) is Written.ALL
+    assert b"".join(sock.taken) == b"head" + path.read_bytes()[3 : 3 + size] + b"tail"
+    assert len(sock.taken) == sends
+    assert queue.memory == queue.size == 0
+
+
+def test_a_region_that_cannot_be_read_is_left_to_sendfile() -> None:
+    queue = OutputQueue()
+    queue.append(FileRegion(-1, 0, 10, None), 10)
+    with pytest.raises(OSError):
+        queue.write(Taker())
+
+
+class Taker:
+    """Takes everything at once."""
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+
+    def fileno(self) -> int:
+        return -1
+
+    def send(self, data: bytes, _flags: int = 0) -> int:
+        self.taken.append(bytes(data))
+        return len(data)
+
+    def send_file(self, _sock: object, fd: int, position: int, count: int) -> int:
+        return self.send(os.pread(fd, count, position))

@@ -75,7 +75,7 @@ def zero_tail(folder: Path, chance: random.Random) -> None:
 
 def garbage_indexes(folder: Path, chance: random.Random) -> None:
     """Index files of any size with anything in them, also such that look well-formed."""
-    for path in [*folder.glob("*.index"), *folder.glob("*.timeindex")]:
+    for path in sorted([*folder.glob("*.index"), *folder.glob("*.timeindex")]):
         kind = chance.randrange(4)
         if kind == 0:
             path.write_bytes(chance.randbytes(chance.randrange(200)))
@@ -89,7 +89,7 @@ def garbage_indexes(folder: Path, chance: random.Random) -> None:
 
 def garbage_state(folder: Path, chance: random.Random) -> None:
     """Everything beside the records: snapshots, leader epochs, checkpoints."""
-    for path in folder.glob("*.snapshot"):
+    for path in sorted(folder.glob("*.snapshot")):
         path.write_bytes(chance.randbytes(chance.randrange(300)))
     (folder / "leader-epoch-checkpoint").write_bytes(chance.randbytes(50))
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "log-start-offset-checkpoint"):

@@ -201,8 +201,7 @@ class LogLoader:
             segment = self._add_segment(base, size, suffixes)
             if not size and INDEX_SUFFIX not in suffixes and TIME_INDEX_SUFFIX not in suffixes:
                 continue
-            whole = segment.index.sane() and segment.time_index.sane()
-            if not whole or (segment.txn_index is not None and not segment.txn_index.sane()):
+            if not segment.indexes_sane():
                 log.warning("%s: indexes are missing or wrong and are written anew", segment.path)
                 rebuild.add(base)
         return rebuild

@@ -28,7 +28,7 @@ def find_by_timestamp(
 
 def _find_in_segment(segment: Segment, timestamp: int, least_offset: int) -> tuple[int, int] | None:
     start = max(segment.time_index.lookup(timestamp), least_offset)
-    for position, header in segment.headers(segment.index.lookup(start)):
+    for position, header in segment.headers(segment.start_for(start)):
         if header.max_timestamp < timestamp or header.last_offset < least_offset:
             continue
         for record in records_of(segment.read(position, header.size), header):

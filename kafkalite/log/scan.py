@@ -52,6 +52,14 @@ def find_batch(fs: FileSystem, fd: int, position: int, end: int, offset: int) ->
     return None
 
 
+def begins_batch(fs: FileSystem, fd: int, position: int, end: int, lowest: int, highest: int) -> bool:
+    """Whether there is a whole batch at ``position`` whose base offset lies in between, as far as its header tells."""
+    if not 0 <= position <= end - LEGACY_MIN_SIZE[0]:
+        return False
+    base, length, _, magic, *_ = _START.unpack(fs.pread(fd, _START.size, position).ljust(_START.size, b"\0"))
+    return bool(lowest <= base <= highest and magic <= 2 and 0 < length <= end - position - LOG_OVERHEAD)
+
+
 def headers(fs: FileSystem, fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """Every batch of a file from ``position`` on as (position, header); what ``end`` cuts is left out."""
     chunk = b""

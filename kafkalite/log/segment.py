@@ -5,6 +5,7 @@ Answers to: ``org.apache.kafka.storage.internals.log.LogSegment``. Deterministic
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 from kafkalite.log import scan
@@ -14,10 +15,13 @@ from kafkalite.log.offset_index import OffsetIndex
 from kafkalite.log.time_index import TimeIndex
 from kafkalite.log.txn_index import TransactionIndex
 from kafkalite.log.values import AbortedTxn
-from kafkalite.record.batch import BatchHeader
+from kafkalite.record.batch import BatchHeader, CorruptRecordError
 
+log = logging.getLogger(__name__)
 MAX_RELATIVE_OFFSET = (1 << 31) - 1
 _UNREAD = -2
+_REBUILT_INTERVAL = 4096
+"""Bytes between the entries of an index that was found to be wrong while it was in use."""
 
 
 class Segment(OffsetFile):
@@ -190,8 +194,52 @@ class Segment(OffsetFile):
         """(position, size, base offset, last offset) of the first batch that ends at or above ``offset``."""
         if not self.size:
             return None
-        start = self.index.lookup(offset)
+        start = self.start_for(offset)
         return scan.find_batch(self.folder.fs, self.opened().fd, start, self.size, offset)
+
+    def start_for(self, offset: int) -> int:
+        """The position of a batch at or before the one that holds ``offset``, as near as the index knows.
+
+        Nothing but a look at the batch tells whether an index that has been on a disk is still right; a wrong one is
+        written anew.
+        """
+        position = self.index.lookup(offset)
+        if position and not self._begins_batch(position, offset):
+            log.warning("%s: the index is wrong and is written anew", self.path)
+            self._rebuild_index()
+            position = self.index.lookup(offset)
+        return position
+
+    def indexes_sane(self) -> bool:
+        """Whether all indexes are there and look right at their ends."""
+        if not (self.index.sane() and self.time_index.sane()):
+            return False
+        if self.txn_index is not None and not self.txn_index.sane():
+            return False
+        count = len(self.index)
+        if not count:
+            return True
+        offset, position = self.index.entry(count - 1)
+        return self._begins_batch(position, offset)
+
+    def _begins_batch(self, position: int, offset: int) -> bool:
+        file = self.opened()
+        return scan.begins_batch(self.folder.fs, file.fd, position, self.size, self.base_offset, offset)
+
+    def _rebuild_index(self) -> None:
+        entries, since = [], 0
+        try:
+            for position, header in self.headers():
+                if since > _REBUILT_INTERVAL:
+                    entries.append((header.base_offset + header.last_offset_delta, position))
+                    since = 0
+                since += header.size
+        except CorruptRecordError as error:
+            log.warning("%s: %s; the index ends there", self.path, error)
+        self.index.reset()
+        for entry in entries:
+            self.index.append(*entry)
+        self.index.write_out()
 
     def headers(self, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Every batch from ``position`` on, without its records."""
@@ -234,7 +282,7 @@ class Segment(OffsetFile):
         if not self.size:
             return
         self._load_max_timestamp()
-        for _, header in self.headers(self.index.lookup(self._max_timestamp_offset)):
+        for _, header in self.headers(self.start_for(self._max_timestamp_offset)):
             if header.max_timestamp > self._max_timestamp:
                 self._max_timestamp, self._max_timestamp_offset = header.max_timestamp, header.last_offset
 

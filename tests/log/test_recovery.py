@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,3 +158,45 @@ def test_transaction_index_is_written_anew(house: LogHouse) -> None:
     for name in house.names(".txnindex") + house.names(".snapshot"):
         os.remove(f"{house.path}/{name}")
     assert house.load().aborted_transactions(0, 10) == aborted
+
+
+def entries_of(path: Path) -> list[tuple[int, int]]:
+    """An offset index."""
+    return list(struct.iter_unpack(">ii", path.read_bytes()))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        pytest.param(lambda _: [(n * 7, n * 100_000_000) for n in range(20)], id="beyond the end"),
+        pytest.param(lambda good: [*good[:-1], (good[-1][0], -5)], id="a position below nothing"),
+        pytest.param(lambda good: [*good[:-1], (good[-1][0], good[-1][1] + 3)], id="no batch begins there"),
+        pytest.param(lambda good: [*good[:-1], (good[0][0], good[-1][1])], id="another batch begins there"),
+        pytest.param(lambda good: [good[0], (good[1][0], good[1][1] + 1), *good[2:]], id="wrong in the middle"),
+    ],
+)
+def test_a_wrong_index_of_a_log_that_was_closed_in_order(house: LogHouse, spoil: Callable[..., Any]) -> None:
+    """Seen at its end when it is loaded, elsewhere when it is used; then it is written anew, and every record found."""
+    house.config = type(house.config)(segment_bytes=20_000, index_interval_bytes=400)
+    log = house.create()
+    fill(log, [batch(1, size=200) for _ in range(300)])
+    bases = [segment.base_offset for segment in log.segments]
+    assert len(bases) > 3
+    log.close()
+    index = Path(house.path, f"{bases[1]:020d}.index")
+    good = entries_of(index)
+    index.write_bytes(b"".join(struct.pack(">ii", *entry) for entry in spoil(good)))
+    again = house.load(clean=True)
+    for offset in range(bases[1], bases[2]):
+        found = again.read(offset, 1, again.log_end_offset, True)
+        assert found.records is not None
+        assert again.segments[1].find(offset) is not None
+        assert again.segments[1].find(offset)[2] == offset  # type: ignore[index]
+    wrong = [entry for entry in entries_of(index) if entry[0] and not is_batch(house, bases[1], entry)]
+    assert wrong == []
+
+
+def is_batch(house: LogHouse, base: int, entry: tuple[int, int]) -> bool:
+    """Whether the batch that an index entry speaks of is there."""
+    data = Path(house.path, f"{base:020d}.log").read_bytes()
+    return any(position == entry[1] and h.last_offset == base + entry[0] for position, h in iter_headers(data))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
 
@@ -29,6 +30,11 @@ TEST_OVERRIDES = {
     # The records of the tests carry timestamps of 2023.
     "log.retention.ms": "-1",
 }
+
+
+def pytest_configure() -> None:
+    """Told to end (by a time limit, say), the tests end as by Ctrl-C, so that no broker is left behind."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -7,12 +7,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import psutil
+from aiokafka.errors import KafkaError as AioKafkaError
+from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
 
 T = TypeVar("T")
+NOT_YET = (OSError, LookupError, KafkaException, KafkaError, AioKafkaError)
+"""What asking a cluster raises while it is not yet as it will be: a broker may hear of a topic after the others."""
 
 
 def wait_for(condition: Callable[[], T], what: str, timeout: float = 30.0, interval: float = 0.05) -> T:
-    """The first truthy value of ``condition``. ``OSError`` and ``LookupError`` count as "not yet".
+    """The first truthy value of ``condition``. :data:`NOT_YET` are the errors that it may raise until then.
 
     Raises ``AssertionError`` that says ``what`` did not come about within ``timeout`` seconds, and what was seen last.
     """
@@ -24,7 +29,7 @@ def wait_for(condition: Callable[[], T], what: str, timeout: float = 30.0, inter
             if value:
                 return value
             last = value
-        except (OSError, LookupError) as error:
+        except NOT_YET as error:
             last = error
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout:.0f} s: {what} (last seen: {last!r})")

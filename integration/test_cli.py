@@ -160,7 +160,7 @@ def test_produce_and_consume(cluster: Cluster) -> None:
     assert [json.loads(line)["headers"] for line in from_x.lines] == [[["all", "yes"]]] * 2
     part = ("consume", "--topic", topic, "--partition")
     assert cluster.run(*part, 1, "--offset", 1, "--max-messages", 1).lines == ["second"]
-    assert cluster.run(*part, 0, "--offset", "earliest", "--timeout-ms", 1000).lines == ["x", "y"]
+    assert cluster.run(*part, 0, "--offset", "earliest", "--timeout-ms", 6000).lines == ["x", "y"]
     assert cluster.run(*part, 0, "--offset", "latest", "--timeout-ms", 500).lines == []
     assert "does not exist" in cluster.run(*part, 7, code=1).err
     assert "--offset needs --partition" in cluster.run("consume", "--topic", topic, "--offset", 1, code=2).err

@@ -239,7 +239,7 @@ def assert_snapshot(path: Path, producer: Producer, last_sequence: int, last_off
 
 def test_silent_producers_are_forgotten(make_cluster: ClusterFactory) -> None:
     """After ``producer.id.expiration.ms`` a producer is unknown, and so may begin anywhere."""
-    cluster = make_cluster(1, {"producer.id.expiration.ms": "1500", "producer.id.expiration.check.interval.ms": "200"})
+    cluster = make_cluster(1, {"producer.id.expiration.ms": "5000", "producer.id.expiration.check.interval.ms": "200"})
     create_topic(cluster, "silent", 1)
     with RawClient(cluster.address(1)) as client:
         producer = client.init_producer_id()
@@ -250,5 +250,5 @@ def test_silent_producers_are_forgotten(make_cluster: ClusterFactory) -> None:
         def forgotten() -> bool:
             return send(client, "silent", producer, 5)[0] is NONE
 
-        wait_for(forgotten, "the producer is forgotten", 20)
+        wait_for(forgotten, "the producer is forgotten", 60)
         assert send(client, "silent", producer, 6)[0] is NONE

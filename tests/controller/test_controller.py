@@ -98,6 +98,32 @@ def test_only_one_is_active_and_another_takes_over() -> None:
     """)
 
 
+def test_a_controller_that_comes_back_remembers_nothing_of_its_former_term() -> None:
+    """Between its two claims another decided: what it knew is thrown away and read again, after the claim."""
+    house = House().start(1, 2, 3)
+    first = house.control(1)
+    house.control(2)
+    house.topic("old", {0: [1, 2]})
+    house.topic("t", {0: [1, 2, 3]})
+    client = house.controller_clients[1]
+    client.lose_connection()
+    client.expire_session()
+    assert house.active[2] == 2
+    run(house.admin.create_delete_topic("old"))
+    house.kill(3)
+    house.topic("new", {0: [2, 1]})
+    house.controller_clients[2].close()
+    house.take()
+    client.reconnect()
+    assert house.active[1] == 1 and first.epoch == 3
+    assert house.take() == text("""
+        1 <- lead/follow (1,2) new-0: 2/0 [2,1]; t-0: 1/1 [1,2]
+        1 <- metadata (1,2) new-0: 2/0 [2,1]; t-0: 1/1 [1,2]
+        2 <- lead/follow (1,2) new-0: 2/0 [2,1]; t-0: 1/1 [1,2]
+        2 <- metadata (1,2) new-0: 2/0 [2,1]; t-0: 1/1 [1,2]
+    """)
+
+
 def test_leader_and_controller_die_together() -> None:
     house = House().start(1, 2, 3)
     house.control(1)

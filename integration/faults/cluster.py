@@ -21,7 +21,7 @@ from integration.harness.admin import ask_controller
 from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import read_znodes
-from kafkalite.record.batch import iter_headers
+from kafkalite.record.batch import CorruptRecordError, iter_headers
 
 PREFERRED = 0
 
@@ -80,11 +80,17 @@ def move_leader(cluster: LocalCluster, topic: str, partition: int, leader: int) 
     path = f"/brokers/topics/{topic}"
     replicas = json.loads(read_znodes(cluster.zookeeper, [path])[path])["partitions"][str(partition)]
     order = [leader, *(replica for replica in replicas if replica != leader)]
-    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","), bootstrap_timeout_ms=15000)
+    admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap.split(","), bootstrap_timeout_ms=30000)
     try:
-        # for ever unfinished reassignments there is the time limit of the wait below
-        refused = admin.alter_partition_reassignments({LibraryPartition(topic, partition): order}, timeout_ms=15000)
-        assert not any(refused.values()), refused
+
+        def asked() -> bool:
+            refused = admin.alter_partition_reassignments({LibraryPartition(topic, partition): order}, timeout_ms=15000)
+            if any(refused.values()):
+                raise LookupError(f"{refused}")
+            return True
+
+        # a controller that is dying, or not yet one, does not refuse for ever
+        wait_for(asked, f"the replicas of {topic}-{partition} are to be {order}")
 
         def elected() -> bool:
             admin.elect_leaders(PREFERRED, {topic: [partition]}, raise_errors=False)
@@ -122,11 +128,15 @@ def guardian(cluster: LocalCluster, broker_id: int) -> psutil.Process:
 
 
 def read_batches(partition_dir: Path) -> list[Batch]:
-    """All batches of a partition's segments, in order. Raises ``CorruptRecordError`` while one is half written."""
+    """All batches of a partition's segments, in order. Raises ``LookupError`` while one is half written."""
     batches = []
     for segment in sorted(partition_dir.glob("*.log")):
         data = memoryview(segment.read_bytes())
-        for position, header in iter_headers(data):
+        try:
+            headers = list(iter_headers(data))
+        except CorruptRecordError as error:
+            raise LookupError(f"{segment}: {error}") from error
+        for position, header in headers:
             crc = zlib.crc32(data[position : position + header.size])
             batches.append(Batch(header.base_offset, header.last_offset, header.leader_epoch, crc))
     return batches
@@ -150,6 +160,6 @@ def compare_logs(cluster: LocalCluster, topic: str, partitions: int, brokers: It
                 raise LookupError("\n".join(breaches[:5]))
             return True
 
-        wait_for(equal, f"the replicas of {name} are equal", 20.0, 0.5)
+        wait_for(equal, f"the replicas of {name} are equal", 60.0, 0.5)
         total += len(read_batches(next(iter(dirs.values()))))
     return total

@@ -196,3 +196,18 @@ def test_only_the_current_life_of_a_broker_joins(cluster: SimCluster) -> None:
     cluster.announce(3, cluster.epoch(3) - 1000)
     cluster.run(2)
     assert cluster.read().isr == (1, 2, 3)
+
+
+def test_a_fetch_of_an_earlier_life_is_refused(cluster: SimCluster) -> None:
+    """KIP-903: one that was under way when its sender restarted tells nothing of what the sender has now."""
+    cluster.run(1)
+    follower = cluster[1].manager.partitions[TP].followers[2]
+    epoch = follower.broker_epoch
+    assert epoch == cluster.epoch(2)
+    cluster.network.cut.add((2, 1))
+    cluster[1].produce("a", acks=1)
+    late = cluster[1].consume(1, replica_id=2, replica_epoch=epoch - 1)
+    assert [r.error for r in late] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert follower.log_end_offset == 0
+    assert [r.error for r in cluster[1].consume(1, replica_id=2, replica_epoch=epoch)] == [ErrorCode.NONE]
+    assert follower.log_end_offset == 1

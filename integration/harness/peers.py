@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ATTEMPTS = 5
+ATTEMPT_TIMEOUT = 150.0
+"""Seconds; what has come by then, Maven keeps. All attempts fit into the time of one test."""
 
 
 @dataclass(frozen=True)
@@ -73,22 +75,26 @@ def libs(peer: Peer) -> Path:
     for attempt in range(ATTEMPTS):
         if attempt:
             time.sleep(2.0 * attempt)  # "could not transfer" is most often a hiccup of the registry
-        done = subprocess.run(
-            [
-                maven,
-                "-q",
-                "-B",
-                "-f",
-                str(home / "pom.xml"),
-                "dependency:copy-dependencies",
-                f"-DoutputDirectory={partial}",
-            ],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [maven, "-q", "-B", "-f", str(home / "pom.xml"), "dependency:copy-dependencies"]
+        try:
+            done = subprocess.run(
+                [*command, f"-DoutputDirectory={partial}"],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=ATTEMPT_TIMEOUT,
+            )
+        except subprocess.TimeoutExpired:
+            output = f"Maven did not end within {ATTEMPT_TIMEOUT:.0f} s"
+            continue
         if done.returncode == 0:
-            partial.rename(home / "libs")
+            try:
+                partial.rename(home / "libs")
+            except OSError:
+                if not (home / "libs").is_dir():
+                    raise
+                shutil.rmtree(partial, ignore_errors=True)  # another process was quicker
             return home / "libs"
         output = done.stdout + done.stderr
     shutil.rmtree(partial, ignore_errors=True)

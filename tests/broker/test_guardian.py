@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
+from typing import Any
 
 import pytest
 
-from kafkalite.broker.guardian_process import addresses, close_session
+from kafkalite.broker.guardian import Guardian
+from kafkalite.broker.guardian_process import MESSAGE, addresses, close_session
+from kafkalite.testing.clock import ManualClock
 
 PASSWORD = bytes(range(16))
 
@@ -87,3 +91,45 @@ def test_every_host_is_tried() -> None:
         assert close_session(f"{dead},{server.address}", 1, PASSWORD, 6000)
         server.finish()
         assert not close_session(dead, 1, PASSWORD, 6000)
+
+
+class Child:
+    """In the place of the guardian's process: keeps its end of the pipe."""
+
+    def __init__(self, _command: list[str], stdin: int, **_options: Any) -> None:
+        self.pid = 1
+        self.returncode: int | None = None
+        self.pipe = os.dup(stdin)
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self) -> int:
+        return 0
+
+
+def test_each_session_is_told_and_nobody_else_holds_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    children: list[Child] = []
+
+    def spawn(*arguments: Any, **options: Any) -> Child:
+        children.append(Child(*arguments, **options))
+        return children[-1]
+
+    monkeypatch.setattr("kafkalite.broker.guardian.subprocess.Popen", spawn)
+    clock = ManualClock()
+    guardian = Guardian("localhost:1", clock)
+    guardian.watch(1, PASSWORD, 6000)
+    guardian.watch(2, PASSWORD[::-1], 7000)
+    (child,) = children
+    assert os.read(child.pipe, 1000) == MESSAGE.pack(1, 6000, PASSWORD) + MESSAGE.pack(2, 7000, PASSWORD[::-1])
+    assert not os.get_inheritable(guardian._pipe)
+    # One that was killed is replaced, and the new one knows the session of now; the old pipe is gone.
+    child.returncode = -9
+    clock.advance(6)
+    assert os.read(child.pipe, 1000) == b""
+    assert os.read(children[1].pipe, 1000) == MESSAGE.pack(2, 7000, PASSWORD[::-1])
+    guardian.release()
+    assert os.read(children[1].pipe, 1000) == MESSAGE.pack(0, 0, bytes(16))
+    assert os.read(children[1].pipe, 1000) == b""
+    for each in children:
+        os.close(each.pipe)

@@ -10,6 +10,7 @@ import sys
 from typing import Any, NamedTuple
 from unittest import mock
 
+from integration.harness.wait import FailedError
 from kafkalite.cli.main import main
 
 
@@ -64,9 +65,8 @@ def process(*arguments: object, code: int = 0, timeout: float = 120.0) -> Outcom
 
 
 def checked(outcome: Outcome, words: list[str], code: int | None) -> Outcome:
-    """``outcome`` where it ended with ``code``; otherwise ``AssertionError`` with all that was said."""
+    """``outcome`` where it ended with ``code``; otherwise :class:`FailedError` with all that was said."""
     said = f"{outcome.out[-3000:]}\n{outcome.err[-3000:]}"
-    assert code is None or outcome.code == code, (
-        f"kafkalite {' '.join(words)}: exit {outcome.code} instead of {code}\n{said}"
-    )
+    if code is not None and outcome.code != code:
+        raise FailedError(f"kafkalite {' '.join(words)}: exit {outcome.code} instead of {code}\n{said}")
     return outcome

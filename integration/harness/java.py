@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from integration.harness.peers import KAFKA_0_8, KAFKA_0_10, KAFKA_2_8, KAFKA_3_9, Peer, classpath, java
+from integration.harness.wait import FailedError
 
 __all__ = ["KAFKA_0_8", "KAFKA_0_10", "KAFKA_2_8", "KAFKA_3_9", "Result", "kafka_launcher", "run_tool"]
 
@@ -58,7 +59,7 @@ def run_tool(
 ) -> Result:
     """Run ``main`` of ``peer`` with ``arguments``.
 
-    Raises ``AssertionError`` with its output where it fails and ``check`` is set.
+    Raises :class:`FailedError` with its output where it fails and ``check`` is set.
     """
     data = stdin.encode() if isinstance(stdin, str) else stdin
     flags = (heap, *TOOL_FLAGS[1:])
@@ -70,7 +71,7 @@ def run_tool(
         raise AssertionError(f"{main} did not end within {timeout:.0f} s: {said[-4000:]}") from None
     result = Result(done.returncode, done.stdout.decode(errors="surrogateescape"), done.stderr.decode(errors="replace"))
     if check and result.code != 0:
-        raise AssertionError(f"{main} {' '.join(arguments)}: {result!r}")
+        raise FailedError(f"{main} {' '.join(arguments)}: {result!r}")
     return result
 
 

@@ -16,6 +16,10 @@ NOT_YET = (OSError, LookupError, KafkaException, KafkaError, AioKafkaError)
 """What asking a cluster raises while it is not yet as it will be: a broker may hear of a topic after the others."""
 
 
+class FailedError(AssertionError, LookupError):
+    """A command or tool said that it failed: wrong at once, but "not yet" where that is waited for."""
+
+
 def wait_for(condition: Callable[[], T], what: str, timeout: float = 30.0, interval: float = 0.05) -> T:
     """The first truthy value of ``condition``. :data:`NOT_YET` are the errors that it may raise until then.
 

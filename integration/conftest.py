@@ -25,7 +25,8 @@ TEST_OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
-    "zookeeper.session.timeout.ms": "6000",
+    # A stall of a busy machine is not to cost a session. Brokers that die lose theirs at once, by their guardians.
+    "zookeeper.session.timeout.ms": "12000",
     "auto.create.topics.enable": "false",
     # The records of the tests carry timestamps of 2023.
     "log.retention.ms": "-1",

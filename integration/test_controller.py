@@ -27,7 +27,7 @@ Assignment = dict[int, list[int]]
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three brokers in two racks, where leaderships move only when the test moves them."""
-    overrides = {**TEST_OVERRIDES, "auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "3000"}
+    overrides = {**TEST_OVERRIDES, "auto.leader.rebalance.enable": "false", "replica.lag.time.max.ms": "10000"}
     cluster = LocalCluster(tmp_path_factory.mktemp("controller"), 3, overrides=overrides, launcher=launcher())
     for broker_id, rack in RACKS.items():
         cluster.override_broker(broker_id, {"broker.rack": rack})

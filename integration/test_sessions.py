@@ -24,7 +24,7 @@ from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 
 pytestmark = pytest.mark.kafkalite_only
 client = Confluent()
-SESSION_TIMEOUT = 3.0
+SESSION_TIMEOUT = 5.0
 # A broker whose reactor hangs from SIGUSR1 on for as long as there is a file called "hang" beside its configuration.
 HANGING = """
 import os, signal, sys, time

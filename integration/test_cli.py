@@ -356,7 +356,8 @@ def patiently(cluster: Cluster, broker_id: int, folder: Path, *arguments: object
         outcomes.append(command("reassign", *arguments, *where, code=None))
         return not outcomes[-1].err
 
-    wait_for(ask, f"reassign {' '.join(map(str, arguments))}", 60)
+    # each of its requests goes to a broker by chance, and all must go to one that speaks
+    wait_for(ask, f"reassign {' '.join(map(str, arguments))}", 240)
     assert outcomes[-1].code == code, outcomes[-1]
     return outcomes[-1]
 

@@ -22,6 +22,7 @@ TOPIC = "damaged"
 PARTITIONS = 3
 VICTIM = 1
 RECORDS = 12_000
+SEGMENT_BYTES = 131_072
 
 
 def folders(cluster: LocalCluster) -> list[Path]:
@@ -111,14 +112,14 @@ AFTER_A_CLEAN_STOP: dict[str, Damage] = {"garbage indexes": garbage_indexes, "ga
 def test_damaged_files(make_cluster: ClusterFactory) -> None:
     """One cluster, one damage after the other: each time all replicas are the same in the end, and any can lead."""
     chance = random.Random(20)
-    cluster = make_cluster(3, {"log.segment.bytes": "131072", "log.index.interval.bytes": "1024"})
+    cluster = make_cluster(3, {"log.segment.bytes": str(SEGMENT_BYTES), "log.index.interval.bytes": "1024"})
     create_topic(cluster, TOPIC, PARTITIONS)
     rounds = [(name, damage, False) for name, damage in AFTER_A_CRASH.items()]
     rounds += [(name, damage, True) for name, damage in AFTER_A_CLEAN_STOP.items()]
     producers: list[LoadProducer] = []
     for name, damage, clean in rounds:
         print(f"{name} after a {'clean stop' if clean else 'crash'}", flush=True)
-        producer = LoadProducer(cluster.bootstrap, TOPIC, PARTITIONS, 0)
+        producer = LoadProducer(cluster.bootstrap, TOPIC, PARTITIONS, 0, batch_bytes=SEGMENT_BYTES // 2)
         producers.append(producer)
         producer.start()
         wait_for(lambda producer=producer: producer.acknowledged > RECORDS, "records are acknowledged")  # type: ignore[misc]
@@ -127,6 +128,7 @@ def test_damaged_files(make_cluster: ClusterFactory) -> None:
         else:
             cluster.kill_broker(VICTIM)
         producer.finish()
+        assert producer.failures == []
         for folder in folders(cluster):
             damage(folder, chance)
         cluster.start_broker(VICTIM)

@@ -23,6 +23,7 @@ from kafkalite.embedded.znodes import ZnodeReader
 SEQUENCE_BITS = 40
 VALUE = struct.Struct(">q")
 PADDING = bytes(92)
+DEFAULT_BATCH_BYTES = 1_000_000
 UNKNOWN = -1
 
 
@@ -37,13 +38,17 @@ class PartitionNotes:
 class LoadProducer(threading.Thread):
     """Sends to all partitions in turn, idempotent and with acks=all, until told to stop.
 
-    ``rate`` is in records a second (0: as fast as may be). A fatal error makes a new producer under a new number, so
+    ``rate`` is in records a second (0: as fast as may be). A batch that the broker refuses (one larger than a segment,
+    say) makes librdkafka raise its epoch and send what was under way again under new sequences: twice, where it had been
+    written. So ``batch_bytes`` must fit what the topic allows. A fatal error makes a new producer under a new number, so
     that sequences of one number are one producer's.
     """
 
     _numbers = iter(range(1, 1 << 20))
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: float) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, partitions: int, rate: float, batch_bytes: int = DEFAULT_BATCH_BYTES
+    ) -> None:
         super().__init__(name="load-producer", daemon=True)
         self.notes = [PartitionNotes() for _ in range(partitions)]
         self.acknowledged = 0
@@ -54,6 +59,7 @@ class LoadProducer(threading.Thread):
         self._topic = topic
         self._partitions = partitions
         self._rate = rate
+        self._batch_bytes = batch_bytes
         self._done = threading.Event()
         self._broken = False
 
@@ -76,6 +82,7 @@ class LoadProducer(threading.Thread):
                 "enable.idempotence": True,
                 "message.timeout.ms": 120000,
                 "linger.ms": 5,
+                "batch.size": self._batch_bytes,
                 "queue.buffering.max.messages": 20000,
                 "reconnect.backoff.max.ms": 500,
                 "retry.backoff.max.ms": 250,

@@ -39,9 +39,9 @@ class LoadProducer(threading.Thread):
     """Sends to all partitions in turn, idempotent and with acks=all, until told to stop.
 
     ``rate`` is in records a second (0: as fast as may be). A batch that the broker refuses (one larger than a segment,
-    say) makes librdkafka raise its epoch and send what was under way again under new sequences: twice, where it had been
-    written. So ``batch_bytes`` must fit what the topic allows. A fatal error makes a new producer under a new number, so
-    that sequences of one number are one producer's.
+    say) makes librdkafka raise its epoch and send what was under way again under new sequences: twice, where it had
+    been written. So ``batch_bytes`` must fit what the topic allows. A fatal error makes a new producer under a new
+    number, so that sequences of one number are one producer's.
     """
 
     _numbers = iter(range(1, 1 << 20))

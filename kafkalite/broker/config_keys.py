@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from typing import Any, Final
 
+from kafkalite.broker.coordinator_keys import GROUPS, TRANSACTIONS
 from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType, Update
 
 MAX_INT: Final = (1 << 31) - 1
@@ -297,7 +298,19 @@ _CONTROLLER = (
     _key("alter.config.policy.class.name", _CLASS, None, "Accepted for compatibility; policies are Java classes."),
 )
 
-BROKER_CONFIGS: Final = ConfigDef((*_IDENTITY, *_ZOOKEEPER, *_LISTENERS, *_TOPICS, *_LOG, *_REPLICATION, *_CONTROLLER))
+BROKER_CONFIGS: Final = ConfigDef(
+    (
+        *_IDENTITY,
+        *_ZOOKEEPER,
+        *_LISTENERS,
+        *_TOPICS,
+        *_LOG,
+        *_REPLICATION,
+        *_CONTROLLER,
+        *GROUPS,
+        *TRANSACTIONS,
+    )
+)
 
 _ELSEWHERE_PREFIXES = (
     "alter.log.dirs.", "client.quota.", "controller.", "delegation.token.", "group.", "initial.", "kafka.metrics.",

@@ -99,6 +99,6 @@ TRANSACTIONS: Final = (
         "transaction.partition.verification.enable",
         ConfigType.BOOLEAN,
         True,
-        "Whether a leader asks, before it writes a transaction's first batch, if the partition belongs to it (KIP-890).",
+        "Whether a leader checks, before a transaction's first batch, that the partition belongs to it (KIP-890).",
     ),
 )

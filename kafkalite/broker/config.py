@@ -6,7 +6,7 @@ Answers to: ``kafka.server.KafkaConfig`` and ``kafka.cluster.EndPoint``'s parsin
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from kafkalite.common.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
-__all__ = ["BROKER_CONFIGS", "BrokerConfig", "parse_overrides"]
+__all__ = ["BROKER_CONFIGS", "BrokerConfig"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,15 @@ class BrokerConfig:
     inter_broker_listener: str
 
     @classmethod
-    def load(cls, path: str | Path | None, overrides: Sequence[str] = ()) -> BrokerConfig:
-        """Read the file at ``path`` (``None``: none), ``name=value`` texts on top. Raises :class:`ConfigError`."""
+    def load(cls, path: str | Path | None, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
+        """Read the file at ``path`` (``None``: none), ``overrides`` on top. Raises :class:`ConfigError`."""
         texts: dict[str, str] = {}
         if path is not None:
             try:
                 texts = parse_properties(_text(Path(path).read_bytes()))
             except OSError as error:
                 raise ConfigError(f"Cannot read the configuration {path}: {error.strerror}") from None
-        texts.update(parse_overrides(overrides))
+        texts.update(overrides or {})
         return cls.parse(texts)
 
     @classmethod
@@ -111,17 +111,6 @@ class BrokerConfig:
     def control_plane_endpoint(self) -> Endpoint:
         """Where the control plane listens."""
         return next(endpoint for endpoint in self.listeners if endpoint.listener == CONTROL_PLANE_LISTENER)
-
-
-def parse_overrides(overrides: Sequence[str]) -> dict[str, str]:
-    """``name=value`` texts of the command line. Raises :class:`ConfigError` for anything else."""
-    texts = {}
-    for override in overrides:
-        name, equals, value = override.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"Invalid override {override}: allowed is name=value")
-        texts[name.strip()] = value.strip()
-    return texts
 
 
 def _text(data: bytes) -> str:

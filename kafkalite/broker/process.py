@@ -29,7 +29,7 @@ def run(path: Path, overrides: Mapping[str, str]) -> int:
         stream=sys.stderr, level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
     try:
-        config = BrokerConfig.load(path, [f"{name}={value}" for name, value in overrides.items()])
+        config = BrokerConfig.load(path, overrides)
     except ConfigError as error:
         log.critical("%s", error)
         return 1

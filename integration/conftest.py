@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 from integration.harness.java import kafka_launcher
+from integration.harness.tree import Tree
 from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launcher
+from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+from kafkalite.zk.blocking import BlockingLoop
 
 AGAINST_KAFKA = os.environ.get("KAFKALITE_TEST_BROKER") == "kafka"
 ClusterFactory = Callable[..., LocalCluster]
@@ -102,3 +105,23 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
     cluster.start()
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(scope="module")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
+    """A ZooKeeper of the module's own, for tests of what talks to it."""
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def loop() -> BlockingLoop:
+    """What drives a client without a reactor."""
+    return BlockingLoop()
+
+
+@pytest.fixture
+def tree(cluster: LocalCluster) -> Iterator[Tree]:
+    """ZooKeeper as the module's ``cluster`` sees it."""
+    with Tree(cluster.zookeeper) as tree:
+        yield tree

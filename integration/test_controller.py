@@ -37,12 +37,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def tree(cluster: LocalCluster) -> Iterator[Tree]:
-    with Tree(cluster.zookeeper) as tree:
-        yield tree
-
-
-@pytest.fixture
 def topic() -> str:
     return fresh_topic("c")
 

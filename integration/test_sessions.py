@@ -60,12 +60,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 @pytest.fixture
-def tree(cluster: LocalCluster) -> Iterator[Tree]:
-    with Tree(cluster.zookeeper) as tree:
-        yield tree
-
-
-@pytest.fixture
 def topic(cluster: LocalCluster, tree: Tree) -> str:
     """One partition on both brokers."""
     name = fresh_topic("s")

@@ -34,17 +34,6 @@ from kafkalite.zk.port import (
 ClientFactory = Callable[..., KazooZkClient]
 
 
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
-
-
-@pytest.fixture
-def loop() -> BlockingLoop:
-    return BlockingLoop()
-
-
 @pytest.fixture
 def connect(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[ClientFactory]:
     clients: list[KazooZkClient] = []

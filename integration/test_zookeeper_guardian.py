@@ -70,17 +70,6 @@ class FakeBroker:
         self.process.communicate()
 
 
-@pytest.fixture(scope="module")
-def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedZooKeeper]:
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
-        yield server
-
-
-@pytest.fixture
-def loop() -> BlockingLoop:
-    return BlockingLoop()
-
-
 @pytest.fixture
 def client(zookeeper: EmbeddedZooKeeper, loop: BlockingLoop) -> Iterator[KazooZkClient]:
     client = KazooZkClient(loop.call_from_thread, zookeeper.connect_string, 4000)

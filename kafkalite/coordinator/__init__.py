@@ -1,0 +1,1 @@
+"""Coordinators of groups and of transactions. Each claims what it coordinates in ZooKeeper."""

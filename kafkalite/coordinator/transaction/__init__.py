@@ -1,0 +1,1 @@
+"""Transactions: who has one open, how it ends, and what follows from that."""

@@ -26,8 +26,13 @@ LOG_LINES = 40
 # What makes a test cluster quick: Kafka's own defaults are for large, slow machines. Both understand all of it.
 TEST_OVERRIDES = {
     "group.initial.rebalance.delay.ms": "0",
+    # Members that die are to be missed soon.
+    "group.min.session.timeout.ms": "1000",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "3",
     # A stall of a busy machine is not to cost a session. Brokers that die lose theirs at once, by their guardians.
     "zookeeper.session.timeout.ms": "12000",
     "auto.create.topics.enable": "false",

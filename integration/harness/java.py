@@ -42,7 +42,8 @@ class Result:
 
 
 @cache
-def _log4j(level: str) -> Path:
+def log4j(level: str) -> Path:
+    """A configuration of log4j that writes ``level`` and worse to standard error."""
     path = Path(tempfile.mkdtemp(prefix="kafkalite-log4j-")) / "log4j.properties"
     path.write_text(LOG4J.replace("WARN", level))
     return path
@@ -63,7 +64,7 @@ def run_tool(
     """
     data = stdin.encode() if isinstance(stdin, str) else stdin
     flags = (heap, *TOOL_FLAGS[1:])
-    command = [java(), *flags, f"-Dlog4j.configuration=file:{_log4j('WARN')}", "-cp", classpath(peer), main, *arguments]
+    command = [java(), *flags, f"-Dlog4j.configuration=file:{log4j('WARN')}", "-cp", classpath(peer), main, *arguments]
     try:
         done = subprocess.run(command, input=data or b"", capture_output=True, timeout=timeout, check=False)
     except subprocess.TimeoutExpired as error:
@@ -79,7 +80,7 @@ def kafka_launcher(heap: str = "512m", peer: Peer = KAFKA_3_9) -> Callable[[Path
     """A launcher for :class:`kafkalite.embedded.cluster.LocalCluster` that starts real Kafka in ZooKeeper mode."""
 
     def launch(config: Path) -> list[str]:
-        flags = [f"-Xmx{heap}", f"-Xms{heap}", "-XX:+UseG1GC", f"-Dlog4j.configuration=file:{_log4j('INFO')}"]
+        flags = [f"-Xmx{heap}", f"-Xms{heap}", "-XX:+UseG1GC", f"-Dlog4j.configuration=file:{log4j('INFO')}"]
         return [java(), *flags, "-cp", classpath(peer), "kafka.Kafka", str(config)]
 
     return launch

@@ -1,0 +1,55 @@
+"""Members of groups by Java's own ``KafkaConsumer`` (3.9.1): the program in ``java_src``, compiled once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from integration.harness.java import KAFKA_3_9, TOOL_FLAGS, log4j
+from integration.harness.members import MemberHost
+from integration.harness.peers import PeerMissingError, cache_dir, classpath, java
+
+SOURCES = Path(__file__).parent / "java_src"
+PROGRAM = "GroupMembers"
+HEAP = "-Xmx192m"
+
+
+def javac() -> str:
+    """The Java compiler. Raises :class:`PeerMissingError` where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("javac", path=f"{home}/bin") if home else None
+    found = found or shutil.which("javac")
+    if found is None:
+        raise PeerMissingError(
+            "a Java compiler is missing: install a JDK (Debian: apt-get install default-jdk-headless)"
+        )
+    return found
+
+
+@cache
+def classes() -> Path:
+    """The folder with the compiled programs; compiled where the sources have changed."""
+    sources = sorted(SOURCES.glob("*.java"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:16]
+    home = cache_dir() / f"{KAFKA_3_9.name}-programs-{digest}"
+    if home.is_dir():
+        return home
+    partial = home.with_name(f"{home.name}.{os.getpid()}")
+    command = [javac(), "-encoding", "UTF-8", "-cp", classpath(KAFKA_3_9), "-d", str(partial), *map(str, sources)]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    try:
+        partial.rename(home)
+    except OSError:
+        shutil.rmtree(partial, ignore_errors=True)  # another process was quicker
+    return home
+
+
+def java_host(log: Path) -> MemberHost:
+    """A JVM for members; what it has to complain of goes to the file ``log``."""
+    flags = (HEAP, *TOOL_FLAGS[1:], f"-Dlog4j.configuration=file:{log4j('WARN')}")
+    return MemberHost([java(), *flags, "-cp", f"{classes()}{os.pathsep}{classpath(KAFKA_3_9)}", PROGRAM], log)

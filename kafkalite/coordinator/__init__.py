@@ -1,1 +1,1 @@
-"""Coordinators of groups and of transactions. Each claims what it coordinates in ZooKeeper."""
+"""Coordinators: of consumers' offsets, of groups, of transactions."""

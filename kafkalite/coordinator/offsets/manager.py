@@ -1,0 +1,110 @@
+"""The offsets of every group, as any broker may ask for them and as coordinators write them.
+
+Answers to: ``kafka.coordinator.group.GroupMetadataManager`` as far as offsets go. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
+from kafkalite.zk.port import ZkClient
+from kafkalite.zk.stores.claims import Claim
+
+
+class Config(Protocol):
+    """The values in force, by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
+
+
+class OffsetManager:
+    """Reads and writes ``/consumers/<group>/{offsets,commits,staged}``.
+
+    ``topic_exists`` says whether a partition is one of the cluster's. ``config``: ``offset.metadata.max.bytes`` and
+    ``offsets.retention.minutes``.
+    """
+
+    def __init__(
+        self, client: ZkClient, clock: Clock, config: Config, topic_exists: Callable[[TopicPartition], bool]
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._config = config
+        self._topic_exists = topic_exists
+
+    async def fetch(
+        self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata | ErrorCode]:
+        """What ``group`` has committed of ``partitions`` (``None``: of all); where it has nothing, there is no key.
+
+        Any broker may ask. ``require_stable``: UNSTABLE_OFFSET_COMMIT where a transaction has staged an offset and
+        is undecided. Raises ``ConnectionLostError`` and ``SessionExpiredError``.
+        """
+        raise NotImplementedError
+
+    async def commit(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], claim: Claim | None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Write; answered once durable. Without a ``claim``: the plain numbers alone, unfenced, by any broker.
+
+        Raises ``ClaimLostError``, also where the claim's session is over.
+        """
+        raise NotImplementedError
+
+    async def delete(
+        self, group: str, partitions: Sequence[TopicPartition], claim: Claim
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Remove; what does not exist counts as removed. Raises ``ClaimLostError``."""
+        raise NotImplementedError
+
+    async def stage(
+        self, group: str, claim: Claim, producer: TxnProducer, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> ErrorCode:
+        """Keep ``offsets`` until the producer's transaction is decided; durable when this returns NONE.
+
+        INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING or INVALID_PRODUCER_EPOCH where the transaction is not
+        ongoing with this producer. Raises ``ClaimLostError``.
+        """
+        raise NotImplementedError
+
+    async def apply_staged(self, group: str, producer: TxnProducer, txn_claim: Claim, decision_mzxid: int) -> None:
+        """Copy what ``producer`` staged to the group's offsets and remove it. May be called again.
+
+        An offset written after the decision (``decision_mzxid``) stays. Raises ``ClaimLostError`` and ``ZkError``.
+        """
+        raise NotImplementedError
+
+    async def discard_staged(self, group: str, producer: TxnProducer, txn_claim: Claim) -> None:
+        """Remove what ``producer`` staged. May be called again. Raises ``ClaimLostError`` and ``ZkError``."""
+        raise NotImplementedError
+
+    async def groups(self) -> list[str]:
+        """All groups that have a place in ZooKeeper, old-style ones too."""
+        raise NotImplementedError
+
+    async def delete_group(self, group: str, claim: Claim) -> None:
+        """Remove all of ``group``, the claim itself last. Raises ``ClaimLostError`` and ``ZkError``."""
+        raise NotImplementedError
+
+    async def expire(
+        self,
+        group: str,
+        claim: Claim,
+        is_subscribed: Callable[[str], bool],
+        now_ms: int,
+        empty_since_ms: int | None = None,
+    ) -> list[TopicPartition]:
+        """Remove what is past ``offsets.retention.minutes``; returns what went.
+
+        Topics that ``is_subscribed`` are kept. ``empty_since_ms``: when a group with members lost the last of them,
+        which is when its retention begins. Raises ``ClaimLostError``.
+        """
+        raise NotImplementedError
+
+    def forget(self, group: str) -> None:
+        """Drop what is cached of ``group``."""

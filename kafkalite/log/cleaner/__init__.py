@@ -1,0 +1,1 @@
+"""Compaction: old records give way to newer ones of the same key."""

@@ -402,7 +402,7 @@ def test_whatever_is_interrupted_is_brought_to_its_end_by_the_next_controller(
     scenario: Callable[[House], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One operation a transaction, so that a crash may come between any two.
-    monkeypatch.setattr("kafkalite.zk.stores.controller.bundles", partial(bundles, max_ops=1))
+    monkeypatch.setattr("kafkalite.zk.stores.fenced.bundles", partial(bundles, max_ops=1))
     undisturbed = prepare()
     scenario(undisturbed)
     expected = picture(undisturbed)

@@ -27,12 +27,10 @@ from kafkalite.zk.port import (
     ZkError,
     ZnodeStat,
 )
-from kafkalite.zk.stores.batches import bundles
+from kafkalite.zk.stores.fenced import Fence, OpResult, commit_groups
 from kafkalite.zk.stores.paths import children, read
 from kafkalite.zk.znodes import admin, config, consumers, controller, topics
 from kafkalite.zk.znodes.topics import TopicAssignment
-
-OpResult = ZnodeStat | str | None
 
 
 class ControllerMovedError(ZkError):
@@ -112,23 +110,9 @@ class ControllerStore:
         self, claim: ControllerClaim, groups: Sequence[Sequence[Op]]
     ) -> list[list[OpResult] | ZkError]:
         """As :meth:`commit`, each group atomic as a whole; a refused group is an error in its place."""
-        outcome: list[list[OpResult] | ZkError] = [[] for _ in groups]
-        packed = list(bundles(groups))
-        first = await gather(self._guarded(claim, [groups[index] for index in bundle]) for bundle in packed)
-        again: list[int] = []
-        for bundle, result in zip(packed, first, strict=True):
-            if not isinstance(result, ZkError):
-                for index, part in zip(bundle, result, strict=True):
-                    outcome[index] = part
-            elif len(bundle) == 1:
-                outcome[bundle[0]] = result
-            else:
-                # one operation at fault fails the whole transaction: find out which, in order
-                again.extend(bundle)
-        second = await gather(self._guarded(claim, [groups[index]]) for index in again)
-        for index, result in zip(again, second, strict=True):
-            outcome[index] = result if isinstance(result, ZkError) else result[0]
-        return outcome
+        fence = Fence(Check(controller.CONTROLLER_EPOCH, claim.epoch_version), claim.session)
+        lost = ControllerMovedError(controller.CONTROLLER_EPOCH, f"controller epoch {claim.epoch} is over")
+        return await commit_groups(self._client, fence, groups, lost)
 
     async def create_states(
         self, claim: ControllerClaim, states: Iterable[PartitionState]
@@ -205,26 +189,6 @@ class ControllerStore:
             for parent, names in zip(kept, below, strict=True)
             for path in (*(f"{parent}/{name}" for name in names), parent)
         ]
-
-    async def _guarded(self, claim: ControllerClaim, groups: Sequence[Sequence[Op]]) -> list[list[OpResult]] | ZkError:
-        """``groups`` in one transaction with the check; the error at fault where it was refused."""
-        ops: list[Op] = [Check(controller.CONTROLLER_EPOCH, claim.epoch_version)]
-        for group in groups:
-            ops.extend(group)
-        try:
-            results = await self._client.multi(ops, session=claim.session)
-        except MultiError as error:
-            if error.index == 0:
-                raise ControllerMovedError(
-                    controller.CONTROLLER_EPOCH, f"controller epoch {claim.epoch} is over"
-                ) from None
-            return error.cause
-        parts: list[list[OpResult]] = []
-        position = 1
-        for group in groups:
-            parts.append(list(results[position : position + len(group)]))
-            position += len(group)
-        return parts
 
     async def _epoch(self) -> tuple[int, int]:
         """Epoch and znode version, both 0 where there never was a controller."""

@@ -86,8 +86,7 @@ class ControlPlane:
         return None
 
     def _update_metadata(self, request: UpdateMetadata) -> ControlResponse:
-        if self._metadata.update_brokers({broker.id: broker for broker in request.brokers}):
-            self._replicas.brokers_changed()
+        self._metadata.update_brokers({broker.id: broker for broker in request.brokers})
         news = {state.topic for state in self._metadata.apply(request.states)}
         if news:
             self._on_metadata(news)

@@ -60,9 +60,6 @@ class StateSink(Protocol):
     def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> Awaitable[None]:
         """These topics, with the ids by which they were known, are no longer in ZooKeeper."""
 
-    def brokers_changed(self) -> None:
-        """Brokers came, went or registered anew."""
-
 
 class MetadataWatcher:
     """Keeps a :class:`MetadataCache` and a :class:`StateSink` at what ZooKeeper says.
@@ -214,7 +211,6 @@ class MetadataWatcher:
         changed = self._cache.update_brokers(live)
         if changed:
             log.info("live brokers are now %s (changed: %s)", sorted(live), sorted(changed))
-            self._sink.brokers_changed()
 
     async def _read_names(self) -> set[str]:
         """Notes which topics there are; returns the assignment znodes of new ones."""

@@ -101,6 +101,7 @@ class BrokerServer:
             self._clock,
         )
         self._replicas.on_offline = self._partitions_offline
+        self._metadata.on_brokers.append(self._replicas.brokers_changed)
         self._controller = Controller(
             self.broker_id,
             stores.for_controller(),

@@ -26,7 +26,8 @@ class MetadataCache:
     """The cluster as this broker knows it. ``controller_id`` is -1 while no controller is known.
 
     ``brokers`` and ``topics`` may be read freely and are changed by the methods only. ``version`` grows with every
-    change, so that whoever derives something from the cache can tell when to derive it again.
+    change, so that whoever derives something from the cache can tell when to derive it again. ``on_brokers`` are called
+    when brokers came, went or changed.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class MetadataCache:
         "_now",
         "brokers",
         "controller_id",
+        "on_brokers",
         "topics",
         "version",
     )
@@ -45,6 +47,7 @@ class MetadataCache:
     def __init__(self, now: Callable[[], float] = lambda: 0.0) -> None:
         self._now = now
         self._departed: dict[int, tuple[Broker, float]] = {}
+        self.on_brokers: list[Callable[[], None]] = []
         self.brokers: dict[int, Broker] = {}
         self.controller_id = -1
         self.topics: dict[str, dict[int, PartitionState]] = {}
@@ -71,6 +74,8 @@ class MetadataCache:
                     self._departed[broker_id] = old[broker_id], now
             self.brokers = dict(brokers)
             self.version += 1
+            for listener in self.on_brokers:
+                listener()
         return changed
 
     def departed(self, seconds: float) -> list[Broker]:

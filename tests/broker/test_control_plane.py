@@ -56,6 +56,7 @@ class Plane:
     def __init__(self) -> None:
         self.recorder = Recorder()
         self.metadata = MetadataCache()
+        self.metadata.on_brokers.append(self.recorder.brokers_changed)
         self.news: list[set[str]] = []
         self.plane = ControlPlane(self.metadata, cast(Any, self.recorder), cast(Any, self.recorder), self.news.append)
         self.plane.broker_epoch = OURS

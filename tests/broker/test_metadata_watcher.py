@@ -53,6 +53,7 @@ class World:
         self.client: MemoryZkClient = self.zookeeper.client()
         self.cache = MetadataCache()
         self.sink = RecordingSink()
+        self.cache.on_brokers.append(self.sink.brokers_changed)
         self.watcher = MetadataWatcher(
             BrokerStore(self.client, self.clock), TopicStore(self.client), self.cache, self.sink, self.clock
         )

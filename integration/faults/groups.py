@@ -138,9 +138,7 @@ class GroupClient(RawClient):
 
     def describe(self, group: str) -> GroupView:
         """State and members."""
-        answer = self._library(
-            DESCRIBE_GROUPS, DESCRIBE_VERSION, groups=[group], include_authorized_operations=False
-        )
+        answer = self._library(DESCRIBE_GROUPS, DESCRIBE_VERSION, groups=[group], include_authorized_operations=False)
         (found,) = answer.groups
         _check(found.error_code)
         members = [GroupMember(m.member_id, m.group_instance_id, m.client_id) for m in found.members]

@@ -1,0 +1,299 @@
+"""The death of a group's coordinator costs its members nothing; a coordinator that was away cannot write.
+
+``KAFKALITE_SEED`` repeats the moments of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long form too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from integration.conftest import AGAINST_KAFKA, ClusterFactory
+from integration.faults.cluster import create_topic, is_registered, wait_in_sync
+from integration.faults.groups import PASSING, GroupClient, describe, find_coordinator, generation_of
+from integration.faults.members import (
+    AnyBrokerAsker,
+    CommitOnlooker,
+    Committer,
+    CoordinatorAsker,
+    GroupRecord,
+    NumberAsker,
+    SteadyProducer,
+)
+from integration.faults.worker import Worker
+from integration.harness.java_consumer import java_host
+from integration.harness.members import Member, MemberHost, python_host
+from integration.harness.tree import Tree
+from integration.harness.wait import wait_for
+from kafkalite.common.errors import ErrorCode
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.znodes import read_znodes
+
+SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
+TOPIC, ASIDE, GROUP = "watched", "aside", "failover"
+PARTITIONS = 6
+RATE = 400
+COMMITS_EACH = 5
+"""Commits that every member is to be acknowledged after a coordinator's death."""
+OVERRIDES = {
+    "zookeeper.session.timeout.ms": "6000" if AGAINST_KAFKA else "2000",
+    "auto.leader.rebalance.enable": "false",
+    # What the coordinator keeps there is to outlive it, with real Kafka.
+    "offsets.topic.replication.factor": "3",
+}
+CLIENT = {"reconnect.backoff.max.ms": 200, "retry.backoff.ms": 50}
+NOBODY = 99
+"""A broker that does not exist."""
+REFUSALS = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+LIBRARIES = ("confluent", "confluent", "java")
+
+
+class Group:
+    """Members of one group under load, and what they know."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path, libraries: Sequence[str]) -> None:
+        self.cluster = cluster
+        self.record = GroupRecord()
+        self._producer = SteadyProducer(cluster.bootstrap, TOPIC, PARTITIONS, RATE)
+        self._hosts: dict[str, MemberHost] = {}
+        self.members: list[Member] = []
+        for library in libraries:
+            if library not in self._hosts:
+                self._hosts[library] = self._host(library, folder / f"{library}.log")
+            self.members.append(self._hosts[library].open(cluster.bootstrap, GROUP, [TOPIC], config=CLIENT))
+        self.committers = [Committer(self.record, member, TOPIC) for member in self.members]
+        self.onlookers = self._onlookers()
+
+    def _host(self, library: str, log: Path) -> MemberHost:
+        return java_host(log) if library == "java" else python_host(library, log)
+
+    def _onlookers(self) -> list[CommitOnlooker]:
+        asks: list[tuple[str, Callable[[], dict[int, int]], bool]] = [
+            ("the coordinator", CoordinatorAsker(self.cluster, GROUP, TOPIC, PARTITIONS), True)
+        ]
+        if not AGAINST_KAFKA:
+            asks.append(("ZooKeeper", NumberAsker(self.cluster.zookeeper, GROUP, TOPIC, PARTITIONS), True))
+            for broker_id in self.cluster.broker_ids:
+                ask = AnyBrokerAsker(self.cluster.address(broker_id), GROUP, TOPIC, PARTITIONS)
+                # a broker hears of a commit a moment later than who made it
+                asks.append((f"broker {broker_id}", ask, False))
+        return [CommitOnlooker(name, self.record, ask, strict=strict) for name, ask, strict in asks]
+
+    def __enter__(self) -> Group:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
+            worker._stopping.set()
+        for host in self._hosts.values():
+            host.kill()
+
+    @property
+    def _workers(self) -> list[Worker]:
+        return [self._producer, *self.committers, *self.onlookers]
+
+    def start(self) -> None:
+        """Wait until every member has its share and has committed."""
+        share = PARTITIONS // len(self.members)
+
+        def settled() -> bool:
+            return all(len(member.assignment) == share for member in self.members) and (
+                len({member.generation for member in self.members}) == 1
+            )
+
+        wait_for(settled, "every member has its share", 60)
+        for worker in self._workers:
+            worker.start()
+        self.wait_commits(1)
+
+    def wait_commits(self, count: int, timeout: float = 60.0) -> None:
+        """Wait until every member's ``count`` next commits are acknowledged."""
+        targets = {committer: committer.commits + count for committer in self.committers}
+
+        def done() -> bool:
+            self.raise_failure()
+            return all(committer.commits >= target for committer, target in targets.items())
+
+        wait_for(done, f"every member is acknowledged {count} commits", timeout, 0.02)
+
+    def raise_failure(self) -> None:
+        """Raises what a worker died of."""
+        for worker in self._workers:
+            if worker.failure is not None:
+                raise worker.failure
+
+    def look(self) -> tuple[object, ...]:
+        """All that a coordinator's death may not change: ids, generations, callbacks, as members and brokers tell."""
+        told = describe(self.cluster, GROUP)
+        return (
+            told.state,
+            [member.member_id for member in told.members],
+            generation_of(self.cluster, GROUP, self.members[0].member_id),
+            [(member.member_id, member.generation, sorted(member.assignment)) for member in self.members],
+            [[event.kind for event in member.of("assigned", "revoked", "lost")] for member in self.members],
+        )
+
+    def judge(self) -> None:
+        """Raises ``AssertionError`` with all breaches so far."""
+        self.raise_failure()
+        with self.record.lock:
+            breaches = list(self.record.trail.breaches)
+        assert not breaches, "\n".join(breaches)
+
+    def stop(self) -> None:
+        """End the load; what is committed in the end is what the members had read and been acknowledged."""
+        self._producer.stop()
+        for committer in self.committers:
+            committer.stop()
+        for onlooker in self.onlookers:
+            onlooker.stop()
+        self.judge()
+
+
+def run_kills(make_cluster: ClusterFactory, folder: Path, libraries: Sequence[str], kills: int) -> None:
+    """Kill the coordinator so many times, each at a moment by chance."""
+    seed = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
+    print(f"\nKAFKALITE_SEED={seed}: {kills} kills of the coordinator, members {', '.join(libraries)}", flush=True)
+    chance = random.Random(seed)
+    cluster = make_cluster(3, OVERRIDES)
+    create_topic(cluster, TOPIC, PARTITIONS)
+    with Group(cluster, folder, libraries) as group:
+        group.start()
+        before = group.look()
+        for number in range(kills):
+            coordinator = find_coordinator(cluster, GROUP)
+            time.sleep(chance.uniform(0.0, 0.3))  # a moment by chance, in the middle of commits and heartbeats
+            begun = time.monotonic()
+            cluster.kill_broker(coordinator)
+            group.wait_commits(COMMITS_EACH)
+            gap = time.monotonic() - begun
+            successor = find_coordinator(cluster, GROUP, but=coordinator)
+            after = group.look()
+            cluster.start_broker(coordinator)
+            wait_in_sync(cluster, TOPIC, PARTITIONS)
+            if AGAINST_KAFKA:
+                wait_in_sync(cluster, "__consumer_offsets", 1)
+            print(
+                f"kill {number + 1:2}: broker {coordinator}, then {successor}; "
+                f"{COMMITS_EACH} commits of each member within {gap:.2f} s",
+                flush=True,
+            )
+            assert after == before
+            group.judge()
+        group.stop()
+        assert group.look() == before
+        commits, looks = sum(c.commits for c in group.committers), group.record.trail.looks
+        refused = sum(c.refused for c in group.committers)
+    print(
+        f"{commits:,} commits acknowledged, {refused} refused, {looks:,} looks, none lost, none went back", flush=True
+    )
+
+
+def test_short(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """Five times. (Twice with real Kafka, which takes its time.)"""
+    run_kills(make_cluster, tmp_path, LIBRARIES, 2 if AGAINST_KAFKA else 5)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
+def test_long(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """Twenty times, with members of every library."""
+    run_kills(make_cluster, tmp_path, (*LIBRARIES, "kafka-python", "aiokafka", "java"), 20)
+
+
+@pytest.mark.kafkalite_only
+def test_a_paused_coordinator_that_wakes_up_cannot_write(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """SIGSTOP past its session, another takes over and writes, SIGCONT: what waited in its sockets is refused."""
+    cluster = make_cluster(3, OVERRIDES)
+    create_topic(cluster, TOPIC, PARTITIONS)
+    create_topic(cluster, ASIDE, 1)
+    with Group(cluster, tmp_path, ("confluent", "confluent")) as group:
+        group.start()
+        before = group.look()
+        member, generation = group.members[0].member_id, group.members[0].generation
+        zombie = find_coordinator(cluster, GROUP)
+        waiting = [GroupClient(cluster.address(zombie)) for _ in range(3)]
+        assert waiting[0].commit(GROUP, ASIDE, {0: 100}, generation, member) == {0: ErrorCode.NONE}
+        cluster.pause_broker(zombie)
+        try:
+            for number, client in enumerate(waiting):
+                client.send_commit(GROUP, ASIDE, {0: number}, generation, member)
+            wait_for(lambda: not is_registered(cluster, zombie), f"the session of broker {zombie} ends")
+            successor = find_coordinator(cluster, GROUP, but=zombie)
+            with GroupClient(cluster.address(successor)) as client:
+                assert client.offsets(GROUP, ASIDE, [0]) == {0: 100}
+                assert client.commit(GROUP, ASIDE, {0: 200}, generation, member) == {0: ErrorCode.NONE}
+        finally:
+            cluster.resume_broker(zombie)
+        answers = [client.committed()[0] for client in waiting]
+        print(f"\nbroker {zombie} woke up beside {successor} and answered {[answer.name for answer in answers]}")
+        assert set(answers) <= REFUSALS
+        assert number_of(cluster, ASIDE) == 200
+        wait_for(lambda: is_registered(cluster, zombie), f"broker {zombie} registers again")
+        # It has not come to believe otherwise: it refuses, and what it shows is the other's.
+        assert waiting[0].commit(GROUP, ASIDE, {0: 1}, generation, member) == {0: ErrorCode.NOT_COORDINATOR}
+        assert waiting[0].offsets(GROUP, ASIDE, [0], version=0) == {0: 200}
+        group.wait_commits(COMMITS_EACH)
+        assert group.look() == before
+        assert find_coordinator(cluster, GROUP) == successor
+        group.stop()
+        assert number_of(cluster, ASIDE) == 200
+
+
+@pytest.mark.kafkalite_only
+def test_a_coordinator_that_was_overtaken_cannot_write(make_cluster: ClusterFactory) -> None:
+    """Its session lives on, its claim does not: the epoch that its writes check has been raised by another's."""
+    cluster = make_cluster(3)
+    create_topic(cluster, ASIDE, 1)
+    with Tree(cluster.zookeeper) as tree:
+        for attempt in range(5):
+            coordinator = find_coordinator(cluster, GROUP)
+            with GroupClient(cluster.address(coordinator)) as client:
+                committed = wait_for(lambda c=client: commit_alone(c, 1000 + attempt), "the group is coordinated")  # type: ignore[misc]
+                assert committed is ErrorCode.NONE
+                cluster.pause_broker(coordinator)
+                try:
+                    client.send_commit(GROUP, ASIDE, {0: attempt})
+                    overtake(tree, GROUP, 2000 + attempt)
+                finally:
+                    cluster.resume_broker(coordinator)
+                (answer,) = client.committed().values()
+            print(f"broker {coordinator}, overtaken, answered {answer.name}", flush=True)
+            assert answer in REFUSALS
+            assert number_of(cluster, ASIDE) == 2000 + attempt
+            assert is_registered(cluster, coordinator)
+            tree.zk.delete(f"/consumers/{GROUP}/coordinator")
+
+
+def overtake(tree: Tree, group: str, offset: int) -> None:
+    """What a broker does that claims a group and commits: by hand, while the claim's holder cannot hear of it."""
+    base = f"/consumers/{group}"
+    epoch, stat = tree.zk.get(f"{base}/coordinator_epoch")
+    claim = json.dumps({"version": 1, "brokerid": NOBODY, "timestamp": "1"}).encode()
+    transaction = tree.zk.transaction()
+    transaction.delete(f"{base}/coordinator")
+    transaction.create(f"{base}/coordinator", claim, ephemeral=True)
+    transaction.set_data(f"{base}/coordinator_epoch", b"%d" % (int(epoch) + 1), stat.version)
+    transaction.set_data(f"{base}/offsets/{ASIDE}/0", b"%d" % offset)
+    results = transaction.commit()
+    assert not any(isinstance(result, Exception) for result in results), results
+
+
+def commit_alone(client: GroupClient, offset: int) -> ErrorCode:
+    """A commit of nobody's group. Raises ``LookupError`` for errors that pass."""
+    (answer,) = client.commit(GROUP, ASIDE, {0: offset}).values()
+    if answer in PASSING:
+        raise LookupError(answer.name)
+    return answer
+
+
+def number_of(cluster: LocalCluster, topic: str) -> int:
+    """The committed offset of partition 0 as it stands in ZooKeeper."""
+    path = f"/consumers/{GROUP}/offsets/{topic}/0"
+    return int(read_znodes(cluster.zookeeper, [path])[path])

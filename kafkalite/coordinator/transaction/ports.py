@@ -12,7 +12,8 @@ from typing import Protocol
 
 from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.transaction.values import MarkerResults, TransactionMarker, TxnProducer
+from kafkalite.coordinator.offsets.values import TxnProducer
+from kafkalite.coordinator.transaction.values import MarkerResults, TransactionMarker
 from kafkalite.zk.stores.claims import Claim
 
 

@@ -21,14 +21,6 @@ class ProducerIdAndEpoch(NamedTuple):
     producer_epoch: int
 
 
-class TxnProducer(NamedTuple):
-    """One transaction of one producer; what it staged is found by this."""
-
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-
 class TransactionMarker(NamedTuple):
     """The end of a transaction as the leaders of its partitions are told of it; written into each of them."""
 

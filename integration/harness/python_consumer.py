@@ -239,7 +239,8 @@ class AioKafkaMember(Library):
         assignors = {
             "range": RangePartitionAssignor,
             "roundrobin": RoundRobinPartitionAssignor,
-            "sticky": StickyPartitionAssignor,
+            # It keeps what its member has in its class: one class a member.
+            "sticky": type("Sticky", (StickyPartitionAssignor,), {}),
         }
         self._loop = asyncio.new_event_loop()
 

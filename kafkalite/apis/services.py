@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from kafkalite.cluster.metadata import MetadataCache
     from kafkalite.common.clock import Clock
     from kafkalite.controller.controller import Controller
+    from kafkalite.coordinator.group.coordinator import GroupCoordinator
+    from kafkalite.coordinator.transaction.coordinator import TransactionCoordinator
     from kafkalite.log.manager import LogManager
     from kafkalite.replication.manager import ReplicaManager
 
@@ -66,5 +68,7 @@ class BrokerServices:
     topics: TopicAdmin
     configs: ConfigAdmin
     producer_ids: ProducerIdManager
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
     clock: Clock
     answers: EncodedAnswers = field(default_factory=EncodedAnswers)

@@ -14,7 +14,8 @@ from kafkalite.controller.events import Event, PartitionModifications, Reassignm
 from kafkalite.controller.ports import ControllerConfig, ControllerStores
 from kafkalite.controller.sender import Sender
 from kafkalite.zk.port import EventType, NoNodeError, Op, Watch, WatchEvent, ZkError
-from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError, OpResult
+from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError
+from kafkalite.zk.stores.fenced import OpResult
 
 log = logging.getLogger(__name__)
 

@@ -222,6 +222,8 @@ class FakeBroker:
         self.replicas = FakeReplicas()
         self.controller = FakeController()
         self.logs = FakeLogs()
+        self.groups: Any = None
+        self.transactions: Any = None
         self.config = DynamicConfig(BROKER_CONFIGS, {"zookeeper.connect": "zk", **(static or {})})
         self.config_store = ConfigStore(client, self.clock.time_ms)
         self.topic_store = TopicStore(client)
@@ -239,6 +241,8 @@ class FakeBroker:
             topics=self.topics,
             configs=ConfigAdmin(1, self.config_store, self.metadata, self.config),
             producer_ids=ProducerIdManager(1, FakeIds()),
+            groups=cast("Any", self.groups),
+            transactions=cast("Any", self.transactions),
             clock=self.clock,
         )
         self.dispatcher = Dispatcher(self.services)

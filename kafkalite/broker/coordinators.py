@@ -1,0 +1,76 @@
+"""The coordinators of a broker, put together: claims, offsets, groups, transactions.
+
+Answers to: the part of ``kafka.server.KafkaServer.startup`` that makes ``GroupCoordinator`` and
+``TransactionCoordinator``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.admin.producer_ids import ProducerIdManager
+from kafkalite.broker.marker_channel import BrokerMarkerChannel
+from kafkalite.broker.stores import Stores
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.model import Broker
+from kafkalite.common.clock import Clock
+from kafkalite.coordinator.group.coordinator import GroupCoordinator
+from kafkalite.coordinator.offsets.manager import OffsetManager
+from kafkalite.coordinator.transaction.coordinator import TransactionCoordinator
+from kafkalite.coordinator.transaction.ports import Outside
+from kafkalite.replication.ports import Connection
+from kafkalite.zk.port import SessionState
+from kafkalite.zk.stores.claims import ClaimStore
+from kafkalite.zk.stores.groups import GroupStore
+from kafkalite.zk.stores.transactions import TransactionStore
+
+
+class Coordinators:
+    """``groups`` and ``transactions`` of one broker, started and stopped together."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        stores: Stores,
+        metadata: MetadataCache,
+        producer_ids: ProducerIdManager,
+        open_connection: Callable[[Broker], Connection],
+        clock: Clock,
+        config: DynamicConfig,
+    ) -> None:
+        claims = ClaimStore(stores.client, clock)
+        offsets = OffsetManager(stores.client, clock, config, lambda tp: metadata.state(tp) is not None)
+        self._markers = BrokerMarkerChannel(open_connection, config["request.timeout.ms"] / 1000)
+        self.groups = GroupCoordinator(
+            broker_id, claims, GroupStore(stores.client, claims), offsets, metadata, clock, config
+        )
+        self.transactions = TransactionCoordinator(
+            broker_id,
+            claims,
+            TransactionStore(stores.client, claims, config["transaction.state.log.num.partitions"]),
+            Outside(producer_ids, offsets, metadata, self._markers),
+            clock,
+            config,
+        )
+
+    def start(self) -> None:
+        """Coordinate from now on."""
+        self.groups.start()
+        self.transactions.start()
+
+    def on_session(self, state: SessionState) -> None:
+        """The ZooKeeper session changed: what was claimed in an old one is lost."""
+        self.groups.on_session(state)
+        self.transactions.on_session(state)
+
+    def brokers_changed(self) -> None:
+        """Brokers came or went: there may be something to take over."""
+        self.groups.brokers_changed()
+        self.transactions.brokers_changed()
+
+    async def stop(self) -> None:
+        """Give every claim up, so that others need not wait for the session to end."""
+        await self.groups.stop()
+        await self.transactions.stop()
+        self._markers.close()

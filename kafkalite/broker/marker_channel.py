@@ -1,0 +1,90 @@
+"""The transaction coordinator's way to the leaders: WriteTxnMarkers over one connection a broker.
+
+Answers to: ``kafka.coordinator.transaction.TransactionMarkerChannelManager`` (its ``InterBrokerSendThread``).
+Deterministic (the connection is a port).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kafkalite.cluster.model import Broker
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.transaction.values import MarkerResults, TransactionMarker
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import decode_response, encode_request, request_class
+from kafkalite.replication.ports import Connection
+
+_VERSION: Final = 1
+
+
+class BrokerMarkerChannel:
+    """Implements :class:`kafkalite.coordinator.transaction.ports.MarkerChannel`; ``timeout`` in seconds."""
+
+    def __init__(self, open_connection: Callable[[Broker], Connection], timeout: float) -> None:
+        self._open = open_connection
+        self._timeout = timeout
+        self._connections: dict[Broker, Connection] = {}
+
+    async def send(self, broker: Broker, markers: Sequence[TransactionMarker]) -> MarkerResults:
+        """What the broker says of each partition. Raises whatever the connection raises when it fails."""
+        connection = self._connections.get(broker) or await self._connect(broker)
+        body = encode_request(ApiKey.WRITE_TXN_MARKERS, _VERSION, _request(markers))
+        try:
+            answer = await connection.send(int(ApiKey.WRITE_TXN_MARKERS), _VERSION, body, self._timeout)
+        except Exception:
+            # Its other requests fail with it: whoever comes next opens another one.
+            if self._connections.get(broker) is connection:
+                del self._connections[broker]
+            connection.close()
+            raise
+        return _results(decode_response(ApiKey.WRITE_TXN_MARKERS, _VERSION, answer))
+
+    async def _connect(self, broker: Broker) -> Connection:
+        connection = self._open(broker)
+        await connection.connect()
+        first = self._connections.setdefault(broker, connection)
+        if first is not connection:
+            connection.close()  # somebody else's was ready sooner
+        return first
+
+    def close(self) -> None:
+        """Drop all connections; what is outstanding fails."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+
+def _request(markers: Sequence[TransactionMarker]) -> Any:
+    kind = request_class(ApiKey.WRITE_TXN_MARKERS)
+    entry = kind.WritableTxnMarker
+    written = []
+    for marker in markers:
+        topics: dict[str, list[int]] = {}
+        for tp in marker.partitions:
+            topics.setdefault(tp.topic, []).append(tp.partition)
+        written.append(
+            entry(
+                version=_VERSION,
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.commit,
+                coordinator_epoch=marker.coordinator_epoch,
+                topics=[
+                    entry.WritableTxnMarkerTopic(version=_VERSION, name=name, partition_indexes=indexes)
+                    for name, indexes in topics.items()
+                ],
+            )
+        )
+    return kind(version=_VERSION, markers=written)
+
+
+def _results(response: Any) -> MarkerResults:
+    return {
+        (marker.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode(partition.error_code)
+        for marker in response.markers
+        for topic in marker.topics
+        for partition in topic.partitions
+    }

@@ -126,6 +126,8 @@ class BrokerServer:
             topics=self._topics,
             configs=ConfigAdmin(self.broker_id, stores.config, self._metadata, config.dynamic),
             producer_ids=ProducerIdManager(self.broker_id, stores.producer_ids),
+            groups=None,  # type: ignore[arg-type]
+            transactions=None,  # type: ignore[arg-type]
             clock=self._clock,
         )
         self._control_plane = ControlPlane(

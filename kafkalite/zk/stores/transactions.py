@@ -6,6 +6,7 @@ Answers to: ``kafka.coordinator.transaction.TransactionStateManager`` (``loadTra
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -24,11 +25,13 @@ from kafkalite.zk.port import (
 from kafkalite.zk.stores.claims import Claim, ClaimStore
 from kafkalite.zk.stores.paths import children, ensure, read
 from kafkalite.zk.znodes import topics, transactions
+from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.transactions import TransactionMetadata
 
 NEW = -1
 """Version of a transactional id that has no znode yet."""
 _AT_ONCE = 500
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +96,20 @@ class TransactionStore:
         return transactions.decode_transaction(path, found[0], transactional_id), found[1]
 
     async def load(self, number: int) -> dict[str, Stored]:
-        """Every transactional id of a state partition. Call it after the claim, in the same session."""
+        """Every transactional id of a state partition that can be understood. Call it after the claim, in the same session."""
         names = await children(self._client, transactions.ids_path(number))
+
+        async def one(transactional_id: str) -> tuple[TransactionMetadata, ZnodeStat] | None:
+            try:
+                return await self.read(transactional_id)
+            except MalformedZnodeError as error:
+                log.error("a transactional id is left out: %s", error)
+                return None
+
         loaded: dict[str, Stored] = {}
         for start in range(0, len(names), _AT_ONCE):
             some = [transactions.id_of(name) for name in names[start : start + _AT_ONCE]]
-            for transactional_id, found in zip(some, await gather(map(self.read, some)), strict=True):
+            for transactional_id, found in zip(some, await gather(map(one, some)), strict=True):
                 if found is not None:
                     loaded[transactional_id] = Stored(found[0], found[1].version, found[1].mzxid)
         return loaded

@@ -33,11 +33,16 @@ class GroupRecord:
 
 
 class SteadyProducer(Worker):
-    """``rate`` records a second, to the partitions in turn; a record's value is its number among all."""
+    """``rate`` records a second, to the partitions in turn; a record's value is its number among all.
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int) -> None:
+    ``keep``: remember in :attr:`kept` what stands where.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int, *, keep: bool = False) -> None:
         super().__init__(f"producer to {topic}")
         self.acknowledged = 0
+        self.kept: dict[tuple[int, int], bytes] = {}
+        self._keep = keep
         self._topic = topic
         self._partitions = partitions
         self._rate = rate
@@ -72,10 +77,12 @@ class SteadyProducer(Worker):
         """Nothing is left under way."""
         self._producer.flush(FLUSH_TIMEOUT)
 
-    def _delivered(self, error: Any, _: Any) -> None:
+    def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
             raise AssertionError(f"{self.name}: {error}")
         self.acknowledged += 1
+        if self._keep:
+            self.kept[message.partition(), message.offset()] = message.value()
 
 
 class Committer(Worker):

@@ -1,0 +1,195 @@
+"""Consume, transform, produce, exactly once: the application that the tests kill. A process of its own.
+
+``python -m integration.faults.transformer '{json}'`` (a :class:`Task`) reads records of one topic, writes for each a
+record to the same partition of another, and commits its offsets in the same transaction. It says on its output what it
+comes to, one line of JSON each. Where its task says so, it kills or stops itself at a certain moment of a certain
+transaction: the worst moments can be met exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+STARTED, READY = "started", "ready"
+BEGUN, PRODUCED, STAGED, COMMITTED = "begun", "produced", "staged", "committed"
+MOMENTS = (BEGUN, PRODUCED, STAGED, COMMITTED)
+"""Of each transaction: begun; its records are in the log; its offsets are with the coordinator; committed."""
+FENCED = 3
+"""How it ends where another has taken its place."""
+PATIENCE = 120.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to do. ``instance``: empty for a member of the group without a name of its own."""
+
+    bootstrap: str
+    source: str
+    target: str
+    group: str
+    transactional_id: str
+    instance: str = ""
+    batch: int = 40
+    seed: int = 0
+    session_timeout_ms: int = 6000
+    transaction_timeout_ms: int = 10000
+    at: str = ""
+    """The moment at which to send itself :attr:`signal`, in transaction number :attr:`number` (from 1)."""
+    number: int = 1
+    signal: int = int(signal.SIGKILL)
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    def command(self) -> list[str]:
+        """What starts it."""
+        return [sys.executable, "-m", "integration.faults.transformer", json.dumps(asdict(self))]
+
+
+def result_of(partition: int, offset: int, value: bytes) -> bytes:
+    """What becomes of a record: where it stood, and what it was, turned round."""
+    return b"%d:%d:" % (partition, offset) + value[::-1]
+
+
+class FencedError(Exception):
+    """Another has taken our place."""
+
+
+class Transformer:
+    """The application."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._chance = random.Random(task.seed)
+        self._transactions = 0
+        common = {"bootstrap.servers": task.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200, **task.settings}
+        self._producer = Producer(
+            {
+                **common,
+                "transactional.id": task.transactional_id,
+                "transaction.timeout.ms": task.transaction_timeout_ms,
+                "retry.backoff.ms": 50,
+                "linger.ms": 2,
+            }
+        )
+        named = {"group.instance.id": task.instance} if task.instance else {}
+        self._consumer = Consumer(
+            {
+                **common,
+                "group.id": task.group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": task.session_timeout_ms,
+                "heartbeat.interval.ms": 300,
+                "fetch.wait.max.ms": 50,
+                "fetch.error.backoff.ms": 50,
+                **named,
+            }
+        )
+
+    def run(self) -> None:
+        """For ever. Raises :class:`FencedError`."""
+        say(STARTED)
+        # Before the group is joined: what our predecessor left undecided is aborted by this.
+        self._persist(lambda: self._producer.init_transactions(PATIENCE))
+        say(READY)
+        self._consumer.subscribe([self._task.source])
+        while True:
+            messages = self._consumer.consume(self._chance.randrange(1, self._task.batch + 1), 0.1)
+            records = [message for message in messages if message.error() is None]
+            for message in messages:
+                if message.error() is not None and message.error().fatal():
+                    raise FencedError(message.error().str())
+            if records:
+                self._transact(records)
+
+    def _transact(self, records: list[Any]) -> None:
+        self._transactions += 1
+        try:
+            self._producer.begin_transaction()
+            self._moment(BEGUN)
+            for record in records:
+                value = result_of(record.partition(), record.offset(), record.value())
+                self._producer.produce(self._task.target, value, partition=record.partition())
+            if self._task.at == PRODUCED and self._task.number == self._transactions:
+                self._producer.flush(PATIENCE)
+            self._moment(PRODUCED)
+            ends = {record.partition(): record.offset() + 1 for record in records}
+            offsets = [TopicPartition(self._task.source, partition, end) for partition, end in ends.items()]
+            group = self._consumer.consumer_group_metadata()
+            self._persist(lambda: self._producer.send_offsets_to_transaction(offsets, group, PATIENCE))
+            self._moment(STAGED)
+            self._persist(lambda: self._producer.commit_transaction(PATIENCE))
+            self._moment(COMMITTED)
+        except KafkaException as error:
+            self._give_up(error.args[0])
+
+    def _give_up(self, error: Any) -> None:
+        """Abort, go back to what is committed."""
+        say("aborting", error.str())
+        if error.fatal():
+            raise FencedError(error.str())
+        try:
+            self._persist(lambda: self._producer.abort_transaction(PATIENCE))
+        except KafkaException as abort:
+            if abort.args[0].fatal():
+                raise FencedError(abort.args[0].str()) from None
+            raise
+        assignment = self._consumer.assignment()
+        for partition in self._consumer.committed(assignment, PATIENCE) if assignment else []:
+            if partition.offset < 0:
+                partition.offset = OFFSET_BEGINNING
+            try:
+                self._consumer.seek(partition)
+            except KafkaException as refused:
+                if refused.args[0].code() != KafkaError._STATE:  # it has just been taken from us
+                    raise
+
+    def _persist(self, act: Any) -> None:
+        """Do it, again where an error says that this may help."""
+        while True:
+            try:
+                act()
+                return
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+
+    def _moment(self, name: str) -> None:
+        say(name, self._transactions)
+        if name == self._task.at and self._transactions == self._task.number:
+            os.kill(os.getpid(), self._task.signal)
+
+
+def say(what: str, detail: object = None) -> None:
+    """Tell the test."""
+    sys.stdout.write(json.dumps([what, detail]) + "\n")
+    sys.stdout.flush()
+
+
+def main(text: str) -> int:
+    """Run the application; its exit code."""
+    transformer = Transformer(Task(**json.loads(text)))
+    try:
+        transformer.run()
+    except FencedError as error:
+        say("fenced", str(error))
+    except KafkaException as error:
+        if not error.args[0].fatal():
+            raise
+        say("fenced", str(error))
+    return FENCED
+
+
+if __name__ == "__main__":
+    code = main(sys.argv[1])
+    # Not by way of the consumer's destructor: an application that was fenced has nothing to hand over.
+    sys.stdout.flush()
+    os._exit(code)

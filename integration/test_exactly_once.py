@@ -1,0 +1,238 @@
+"""Exactly once: an application that consumes, transforms and produces is killed, brokers too; each result is there once.
+
+``KAFKALITE_SEED`` repeats the plan of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long form too.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from integration.conftest import AGAINST_KAFKA, ClusterFactory
+from integration.faults.applications import Application, ResultReader
+from integration.faults.cluster import create_topic, states, wait_in_sync
+from integration.faults.groups import GROUP as GROUP_KIND
+from integration.faults.groups import TRANSACTION, ask_coordinator, find_coordinator
+from integration.faults.members import SteadyProducer
+from integration.faults.transformer import BEGUN, COMMITTED, FENCED, PRODUCED, READY, STAGED, STARTED, Task
+from integration.harness.wait import wait_for
+from kafkalite.embedded.cluster import LocalCluster
+
+SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
+SOURCE, TARGET, GROUP = "inputs", "results", "transformers"
+PARTITIONS = 4
+APPLICATIONS = 2
+RATE = 300
+LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR = "leader", "group coordinator", "transaction coordinator"
+VICTIMS = (LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
+OVERRIDES = {
+    "zookeeper.session.timeout.ms": "6000" if AGAINST_KAFKA else "2000",
+    "auto.leader.rebalance.enable": "false",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "3",
+    "transaction.state.log.min.isr": "1",
+}
+INTERNAL = {"__consumer_offsets": 1, "__transaction_state": 3}
+
+
+class Kill(NamedTuple):
+    """One kill: of which application, how long after what it said, and of which broker with it, if any."""
+
+    number: int
+    application: int
+    after: str
+    delay: float
+    broker: str
+    hold: float
+
+
+def make_plan(seed: int, kills: int) -> list[Kill]:
+    """Kills by chance; each kind of broker is among the victims in three of ten."""
+    chance = random.Random(seed)
+    brokers = [VICTIMS[number % len(VICTIMS)] if number < kills * 3 // 10 else "" for number in range(kills)]
+    chance.shuffle(brokers)
+    return [
+        Kill(
+            number,
+            chance.randrange(APPLICATIONS),
+            chance.choice((STARTED, READY, READY, COMMITTED, COMMITTED)),
+            chance.uniform(0.0, 0.6),
+            broker,
+            chance.choice((0.0, 0.5, 1.5)),
+        )
+        for number, broker in enumerate(brokers)
+    ]
+
+
+class Pipeline:
+    """Inputs, the applications, and an eye on the results."""
+
+    def __init__(self, cluster: LocalCluster, folder: Path, seed: int) -> None:
+        self.cluster = cluster
+        self._folder = folder
+        self._chance = random.Random(seed)
+        create_topic(cluster, SOURCE, PARTITIONS)
+        create_topic(cluster, TARGET, PARTITIONS)
+        self._inputs = SteadyProducer(cluster.bootstrap, SOURCE, PARTITIONS, RATE, keep=True)
+        self._results = self._reader("reader beside it")
+        self.applications: list[Application] = []
+
+    def __enter__(self) -> Pipeline:
+        self._inputs.start()
+        self._results.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in (self._inputs, self._results):
+            worker._stopping.set()
+        for application in self.applications:
+            application.kill()
+
+    def start(self, name: int, **more: object) -> Application:
+        """An application; those of one ``name`` take one another's place."""
+        task = Task(
+            self.cluster.bootstrap,
+            SOURCE,
+            TARGET,
+            GROUP,
+            f"transformer-{name}",
+            **{"instance": f"instance-{name}", "seed": self._chance.randrange(1 << 30), **more},  # type: ignore[arg-type]
+        )
+        application = Application(task, self._folder / f"application-{name}.log")
+        self.applications.append(application)
+        return application
+
+    def wait_results(self, more: int, timeout: float = 60.0) -> None:
+        """Wait until so many more results have been read."""
+        target = len(self._results.seen) + more
+        wait_for(lambda: len(self._results.seen) >= target, f"{more} more results", timeout)
+
+    def finish(self, timeout: float = 120.0) -> int:
+        """No more inputs; every one's result is to be there exactly once, and every offset committed. How many."""
+        self._inputs.stop()
+        inputs = self._inputs.kept
+        self._results.wait_all(inputs, timeout)
+        ends = {p: max(offset for q, offset in inputs if q == p) + 1 for p in range(PARTITIONS)}
+
+        def all_committed() -> bool:
+            with ask_coordinator(self.cluster, GROUP) as client:
+                found = client.offsets(GROUP, SOURCE, range(PARTITIONS))
+            if found != ends:
+                raise LookupError(f"{found}, not {ends}")
+            return True
+
+        wait_for(all_committed, "all inputs are committed", 60)
+        for application in self.applications:
+            application.kill()
+        # Whoever comes later sees the same.
+        again = self._reader("reader from the beginning")
+        again.start()
+        again.wait_all(inputs, timeout)
+        for reader in (self._results, again):
+            reader.stop()
+            assert not reader.breaches, "\n".join(reader.breaches)
+        return len(inputs)
+
+    def broker_of(self, role: str) -> int:
+        """Who has that role just now."""
+        if role == LEADER:
+            partition = self._chance.randrange(PARTITIONS)
+            return wait_for(lambda: max(int(states(self.cluster, TARGET, PARTITIONS)[partition]["leader"]), 0), "led")
+        if role == GROUP_COORDINATOR:
+            return find_coordinator(self.cluster, GROUP, GROUP_KIND)
+        return find_coordinator(self.cluster, "transformer-0", TRANSACTION)
+
+    def wait_in_sync(self) -> None:
+        """Nobody may be killed who is the last to know something."""
+        for topic, partitions in {
+            SOURCE: PARTITIONS,
+            TARGET: PARTITIONS,
+            **(INTERNAL if AGAINST_KAFKA else {}),
+        }.items():
+            wait_in_sync(self.cluster, topic, partitions)
+
+    def _reader(self, name: str) -> ResultReader:
+        return ResultReader(name, self.cluster.bootstrap, TARGET, PARTITIONS)
+
+
+def run_kills(make_cluster: ClusterFactory, folder: Path, kills: int) -> None:
+    """Carry out a plan."""
+    seed = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
+    print(f"\nKAFKALITE_SEED={seed}: {kills} kills", flush=True)
+    with Pipeline(make_cluster(3, OVERRIDES), folder, seed) as pipeline:
+        cluster = pipeline.cluster
+        running = [pipeline.start(number) for number in range(APPLICATIONS)]
+        pipeline.wait_results(1)
+        aborted = 0
+        for kill in make_plan(seed, kills):
+            begun = time.monotonic()
+            victim = running[kill.application]
+            victim.wait(kill.after)
+            time.sleep(kill.delay)
+            broker = 0
+            if kill.broker:
+                pipeline.wait_in_sync()
+                broker = pipeline.broker_of(kill.broker)
+                cluster.kill_broker(broker)
+            last = victim.said[-1][0]
+            victim.kill()
+            aborted += last not in (STARTED, READY, COMMITTED)
+            running[kill.application] = pipeline.start(kill.application)
+            if broker:
+                time.sleep(kill.hold)
+                cluster.start_broker(broker)
+            print(
+                f"kill {kill.number + 1:2}: application {kill.application} after it had {last}"
+                f"{f', broker {broker} ({kill.broker})' if broker else ''}, {time.monotonic() - begun:.1f} s",
+                flush=True,
+            )
+        count = pipeline.finish()
+    print(f"{count:,} inputs, each result exactly once; {aborted} transactions were cut off", flush=True)
+
+
+def test_short(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """Ten times, three of them with a broker."""
+    run_kills(make_cluster, tmp_path, 10)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
+def test_long(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """Fifty times, fifteen of them with a broker."""
+    run_kills(make_cluster, tmp_path, 50)
+
+
+def test_zombies(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """An application is stopped within a transaction, its successor does its work, it wakes up: it is fenced."""
+    seed = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
+    print(f"\nKAFKALITE_SEED={seed}", flush=True)
+    chance = random.Random(seed)
+    with Pipeline(make_cluster(3, OVERRIDES), tmp_path, seed) as pipeline:
+        stop = int(signal.SIGSTOP)
+        for moment in (BEGUN, PRODUCED, STAGED):
+            zombie = pipeline.start(0, at=moment, number=chance.randrange(1, 6), signal=stop)
+            zombie.wait_stopped()
+            successor = pipeline.start(0)
+            successor.wait(COMMITTED, 2)
+            zombie.signal(signal.SIGCONT)
+            assert zombie.wait_end() == FENCED, zombie.said[-5:]
+            print(f"stopped when it had {moment}: {zombie.said[-1]}", flush=True)
+            assert successor.alive()
+            successor.kill()
+        # By the group alone: the successor has another transactional id, and takes the partitions once they are free.
+        zombie = pipeline.start(1, at=PRODUCED, number=2, signal=stop, instance="")
+        zombie.wait_stopped()
+        successor = pipeline.start(2, instance="")
+        successor.wait(COMMITTED, 2)
+        zombie.signal(signal.SIGCONT)
+        zombie.wait("aborting")
+        print(f"whose partitions were given to another: {zombie.said[-1]}", flush=True)
+        count = pipeline.finish()
+    print(f"{count:,} inputs, each result exactly once", flush=True)

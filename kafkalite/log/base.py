@@ -144,7 +144,7 @@ class LogBase:
         first = segment.first_timestamp() if segment.size else -1
         self._roll_by_timestamp = first >= 0
         base = first if first >= 0 else segment.created_ms
-        self._roll_at = base + self.config.segment_ms - segment.roll_jitter_ms
+        self._roll_at = base + self.config.max_segment_ms - segment.roll_jitter_ms
 
     def roll(self, least_offset: int = 0) -> Segment:
         """Close the active segment and begin another at the log's end (or ``least_offset``). Raises ``OSError``."""

@@ -162,6 +162,13 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def max_segment_ms(self) -> int:
+        """Age at which a segment is rolled: compaction cannot reach what is in the active one."""
+        if self.compacted and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
+
+    @property
     def deletes(self) -> bool:
         """Whether retention by age and size applies."""
         return "delete" in self.cleanup_policy

@@ -94,6 +94,14 @@ class FileSystem:
         """When a file was last written, in milliseconds since the epoch."""
         return os.stat(path).st_mtime_ns // 1_000_000
 
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """Say when a file was last written, in milliseconds since the epoch."""
+        os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+
+    def read_ahead(self, fd: int) -> None:
+        """The file is going to be read from one end to the other."""
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
         return os.path.exists(path)

@@ -36,6 +36,11 @@ class IndexFile(OffsetFile):
         return self._count() + len(self._pending) // self.ENTRY.size
 
     @property
+    def size_in_bytes(self) -> int:
+        """Bytes of all entries."""
+        return len(self) * self.ENTRY.size
+
+    @property
     def is_full(self) -> bool:
         """Whether no entry fits any more."""
         return len(self) >= self.max_entries

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import struct
 import uuid
+from collections.abc import Sequence
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import FileRegion
 from kafkalite.log.appending import AppendingLog
 from kafkalite.log.base import LogState
+from kafkalite.log.cleaner.swap import swap_in
 from kafkalite.log.files import PARTITION_METADATA
 from kafkalite.log.fs import PASSING
 from kafkalite.log.lookups import find_by_timestamp, find_max_timestamp, find_offsets_before
@@ -238,6 +240,7 @@ class Log(AppendingLog):
         return True
 
     def _truncate(self, offset: int) -> None:
+        self._services.cutting(self, offset)
         segments = self.segments
         now_ms = self._services.clock.time_ms()
         above = [segment for segment in segments if segment.base_offset > offset]
@@ -265,6 +268,7 @@ class Log(AppendingLog):
         self._guard(self._truncate_fully, offset)
 
     def _truncate_fully(self, offset: int) -> None:
+        self._services.cutting(self, self.segments[0].base_offset)
         old = list(self.segments)
         for segment in old:
             self.segments.remove(segment)
@@ -285,6 +289,30 @@ class Log(AppendingLog):
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
         self._hot_from = min(self._hot_from, self.segments.active.size)
         self._activated()
+
+    # -- compaction
+
+    def replace_segments(self, base_offset: int, size: int, suffixes: Sequence[str], replaces: Sequence[int]) -> None:
+        """Put a compacted segment of ``size`` bytes, written under ``.cleaned`` names, in the place of others.
+
+        ``suffixes`` says which files it has. Raises ``ApiError(KAFKA_STORAGE_ERROR)``.
+        """
+        segments = self.segments
+        old = [segment for segment in segments.from_offset(base_offset) if segment.base_offset in replaces]
+        assert old and old[0].base_offset == base_offset and segments.active not in old
+        self._guard(self._replace_segments, base_offset, size, suffixes, old)
+
+    def _replace_segments(self, base_offset: int, size: int, suffixes: Sequence[str], old: list[Segment]) -> None:
+        made = Segment(
+            self._folder,
+            base_offset,
+            index_bytes=self.config.segment_index_bytes,
+            created_ms=self._services.clock.time_ms(),
+            size=size,
+            exists=frozenset(suffixes),
+        )
+        gone = swap_in(self.segments, made, suffixes, old, self._folder, self.producer_state)
+        self._services.delete_later(gone, self.config.file_delete_delay_ms)
 
     # -- life
 

@@ -15,6 +15,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.checkpoints import (
+    CLEANER_OFFSET,
     HIGH_WATERMARK,
     LOG_START_OFFSET,
     RECOVERY_POINT,
@@ -51,6 +52,8 @@ class LogDir:
         self.path = path
         self._fs = fs
         self._lock: int | None = None
+        self.cleaner_offsets: dict[TopicPartition, int] = {}
+        """How far each log was compacted, as :meth:`load` found it."""
 
     def open(self, broker_id: int, cluster_id: str | None) -> None:
         """Make, lock and check the directory.
@@ -120,6 +123,7 @@ class LogDir:
         recovery_points = self._offsets(RECOVERY_POINT)
         starts = self._offsets(LOG_START_OFFSET)
         high_watermarks = self._offsets(HIGH_WATERMARK)
+        self.cleaner_offsets = self._offsets(CLEANER_OFFSET)
         if names:
             how = "after a clean shutdown" if clean else "with recovery, since there was no clean shutdown"
             log.info("loading %d logs from %s, %s", len(names), self.path, how)

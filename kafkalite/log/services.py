@@ -18,13 +18,24 @@ if TYPE_CHECKING:
 
 
 class LogServices:
-    """Shared by every log. The three callbacks are the manager's; alone, a log deletes at once and flushes inline.
+    """Shared by every log. The callbacks are the manager's; alone, a log deletes at once and flushes inline.
 
     ``failed(log_dir, error)``: the directory is of no more use. ``flush_later(log)``: segments wait to be forced to the
-    disk. ``delete_later(paths, delay_ms)``: files that may be removed.
+    disk. ``delete_later(paths, delay_ms)``: files that may be removed. ``cutting(log, offset)``: what lies at and above
+    the offset is about to go.
     """
 
-    __slots__ = ("clock", "delete_later", "failed", "flush_later", "fs", "pool", "producer_expiration_ms", "rng")
+    __slots__ = (
+        "clock",
+        "cutting",
+        "delete_later",
+        "failed",
+        "flush_later",
+        "fs",
+        "pool",
+        "producer_expiration_ms",
+        "rng",
+    )
 
     def __init__(
         self,
@@ -42,6 +53,7 @@ class LogServices:
         self.failed: Callable[[str, OSError], None] = _ignore_failure
         self.flush_later: Callable[[LogBase], None] = _flush_now
         self.delete_later: Callable[[list[str], int], None] = self._delete_now
+        self.cutting: Callable[[LogBase, int], None] = _ignore_cut
 
     def _delete_now(self, paths: list[str], _delay_ms: int) -> None:
         for path in paths:
@@ -50,6 +62,10 @@ class LogServices:
 
 def _ignore_failure(_log_dir: str, _error: OSError) -> None:
     """Nobody to tell."""
+
+
+def _ignore_cut(_log: LogBase, _offset: int) -> None:
+    """Nobody has to know."""
 
 
 def _flush_now(log: LogBase) -> None:

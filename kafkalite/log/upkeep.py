@@ -38,7 +38,10 @@ def setting(values: Mapping[str, Any], name: str) -> int:
 
 
 class Upkeep:
-    """Looks after the logs of ``logs`` on a clock; ``writers`` has one entry for each working directory."""
+    """Looks after the logs of ``logs`` on a clock; ``writers`` has one entry for each working directory.
+
+    Retention passes over logs that are ``spared``.
+    """
 
     def __init__(
         self,
@@ -47,12 +50,14 @@ class Upkeep:
         services: LogServices,
         flusher: Flusher,
         values: Mapping[str, Any],
+        spared: Callable[[Log], bool] = lambda _log: False,
     ) -> None:
         self._logs = logs
         self._writers = writers
         self._services = services
         self._flusher = flusher
         self._values = values
+        self._spared = spared
         self._periodic = Periodic(services.clock)
 
     def start(self) -> None:
@@ -78,6 +83,8 @@ class Upkeep:
         """Apply retention to every log that deletes."""
         now_ms = self._services.clock.time_ms()
         for existing in list(self._logs.values()):
+            if self._spared(existing):
+                continue
             try:
                 existing.delete_old_segments(now_ms)
             except ApiError as error:

@@ -49,3 +49,7 @@ class OffsetMap:
     def get(self, key: bytes) -> int:
         """The last offset of ``key``; -1 where it is not in the map."""
         return self.offsets.get(key if len(key) <= SHORT_KEY else digest(key), -1)
+
+    def put(self, key: bytes, offset: int) -> None:
+        """Note the last offset of ``key``: offsets come ascending."""
+        self.offsets[key if len(key) <= SHORT_KEY else digest(key)] = offset

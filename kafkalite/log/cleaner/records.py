@@ -71,13 +71,13 @@ def note_keys(body: bytes, count: int, base_offset: int, start_offset: int, offs
 class Selection(NamedTuple):
     """What stays of a batch: how many records, as which ranges of its bytes, and whether a tombstone is among them."""
 
-    count: int
+    kept: int
     ranges: list[int]
     """Begin and end of each range, one after the other."""
     tombstones: bool
 
 
-def select_records(
+def select_records(  # noqa: PLR0915
     body: bytes,
     count: int,
     base_offset: int,

@@ -1,0 +1,117 @@
+"""The compactor's own process.
+
+Answers to: ``kafka.log.LogCleaner.CleanerThread``'s loop. Kind: plain blocking files and pipes, no reactor.
+
+Takes orders from standard input, reports on standard output, and ends when standard input ends, in the middle of a
+round if need be. It runs at a low priority: compaction can wait, producers and consumers cannot.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+
+from kafkalite.common.errors import ApiError
+from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, remove_cleaned
+from kafkalite.log.cleaner.job import Abort, Aborted, CleanJob, Failed, Order, Report, decode, encode
+from kafkalite.log.fs import FileSystem
+from kafkalite.record.batch import CorruptRecordError
+
+NICENESS = 10
+"""Added to the broker's own: about a tenth of a core is left where all are wanted."""
+_READ = 1 << 16
+
+
+class Orders:
+    """What comes in by file descriptor ``fd``; where it has ended, the process ends."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLIN | select.POLLHUP)
+        self._lines: list[bytes] = []
+        self._rest = b""
+        self.current = 0
+
+    def next(self) -> Order:
+        """The next order, waited for."""
+        while not self._lines:
+            self._read()
+        message = decode(self._lines.pop(0))
+        assert isinstance(message, CleanJob | Abort)
+        return message
+
+    def check(self) -> None:
+        """Raises :class:`RoundAborted` where the round under way is no longer wanted."""
+        self.rest(0)
+
+    def rest(self, seconds: float) -> None:
+        """Wait, unless there is an order: as :meth:`check`."""
+        self._look_for_abort()
+        deadline = time.monotonic() + seconds
+        while self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
+            self._read()
+            self._look_for_abort()
+
+    def _look_for_abort(self) -> None:
+        for line in self._lines:
+            message = decode(line)
+            if isinstance(message, Abort) and message.number == self.current:
+                self._lines.remove(line)
+                raise RoundAborted
+
+    def _read(self) -> None:
+        data = os.read(self._fd, _READ)
+        if not data:
+            # The broker is gone, and with it the right to write into its folders.
+            os._exit(0)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        self._lines += lines
+
+
+def work(orders: Orders, out: int) -> None:
+    """Carry out one order after the other."""
+    fs = FileSystem()
+    cleaner = Cleaner(fs, orders.check, time.monotonic, orders.rest)
+    folder = ""
+
+    def report(message: Report) -> None:
+        data = encode(message)
+        while data:
+            data = data[os.write(out, data) :]
+
+    while True:
+        order = orders.next()
+        if isinstance(order, Abort):
+            # It came after the round's own end.
+            remove_cleaned(fs, folder)
+            report(Aborted(order.number))
+            continue
+        orders.current, folder = order.number, order.folder
+        try:
+            report(cleaner.clean(order, report))
+        except RoundAborted:
+            remove_cleaned(fs, folder)
+            report(Aborted(order.number))
+        except OSError as error:
+            remove_cleaned(fs, folder)
+            report(Failed(order.number, str(error), error.errno or 0))
+        except (CorruptRecordError, ApiError) as error:
+            remove_cleaned(fs, folder)
+            report(Failed(order.number, str(error)))
+
+
+def main() -> None:
+    """Work until standard input ends."""
+    import signal
+
+    # Those are meant for the broker, which ends its compactors itself.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(NICENESS)
+    work(Orders(0), 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,269 @@
+"""One round of compaction on one partition's files: collect keys, then write what stays into new segments.
+
+Answers to: ``org.apache.kafka.storage.internals.log.Cleaner``. Deterministic.
+
+Runs in a process of its own and never touches the segments that the broker has: what it writes carries ``.cleaned``
+names, is on the disk when it is reported, and is put in the old segments' place by the broker.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+
+from kafkalite.log.cleaner.batch_filter import BatchFilter, control_kind, note_batch
+from kafkalite.log.cleaner.grouping import group_segments
+from kafkalite.log.cleaner.job import Cleaned, CleanerStats, CleanJob, Done, SegmentInfo
+from kafkalite.log.cleaner.offset_map import OffsetMap
+from kafkalite.log.cleaner.throttle import Throttle
+from kafkalite.log.cleaner.transactions import CleanedTransactions
+from kafkalite.log.files import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX, Folder
+from kafkalite.log.fs import File, FilePool, FileSystem
+from kafkalite.log.segment import Segment
+from kafkalite.log.txn_index import TransactionIndex
+from kafkalite.log.values import AbortedTxn
+from kafkalite.record.batch import (
+    LEGACY_MIN_SIZE,
+    LOG_OVERHEAD,
+    BatchHeader,
+    CorruptRecordError,
+    check_crc,
+    iter_headers,
+)
+
+_LEAST_BUFFER = 4096
+
+
+class RoundAborted(Exception):  # noqa: N818
+    """The broker wants the round given up."""
+
+
+class Cleaner:
+    """Carries out rounds. ``check`` is called between reads and may raise :class:`RoundAborted`.
+
+    ``now`` are seconds of a clock, ``rest`` waits for seconds: both for the bound on input and output.
+    """
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        check: Callable[[], object],
+        now: Callable[[], float],
+        rest: Callable[[float], object],
+    ) -> None:
+        self._fs = fs
+        self._check = check
+        self._now = now
+        self._rest = rest
+
+    def clean(self, job: CleanJob, report: Callable[[Cleaned], object]) -> Done:
+        """The whole round; ``report`` is told of each segment as it is ready.
+
+        Raises ``OSError``, ``CorruptRecordError``, ``ApiError`` (a batch unfolds too far), :class:`RoundAborted`.
+        """
+        remove_cleaned(self._fs, job.folder)
+        return _Round(self._fs, self._check, self._now, self._rest, job).run(report)
+
+
+def remove_cleaned(fs: FileSystem, folder: str) -> None:
+    """Remove what a round that did not end left in ``folder``."""
+    with contextlib.suppress(FileNotFoundError):
+        for name in fs.list_dir(folder):
+            if name.endswith(CLEANED_SUFFIX):
+                fs.remove(f"{folder}/{name}")
+
+
+class _Round:
+    def __init__(
+        self,
+        fs: FileSystem,
+        check: Callable[[], object],
+        now: Callable[[], float],
+        rest: Callable[[float], object],
+        job: CleanJob,
+    ) -> None:
+        self._fs = fs
+        self._check = check
+        self._now = now
+        self._job = job
+        self._folder = Folder(job.folder, fs, FilePool(16))
+        self._throttle = Throttle(job.cleaner.max_bytes_per_second, now, rest)
+        self._stats = CleanerStats()
+        self._offsets = OffsetMap(job.cleaner.dedupe_buffer_size, job.cleaner.load_factor)
+
+    def run(self, report: Callable[[Cleaned], object]) -> Done:
+        job, stats, started = self._job, self._stats, self._now()
+        aborted = self._aborted_transactions()
+        self._collect_keys(aborted)
+        stats.keys = len(self._offsets)
+        stats.index_seconds = self._now() - started
+        end_offset = max(self._offsets.latest_offset + 1, job.first_dirty_offset)
+        covered = [segment for segment in job.segments if segment.base_offset < end_offset]
+        self._prepare_filter(aborted)
+        for group in group_segments(covered, job.segment_bytes, job.index_bytes, job.upper_bound):
+            report(self._clean_group(group))
+        stats.seconds = self._now() - started
+        return Done(job.number, end_offset, stats)
+
+    def _aborted_transactions(self) -> list[AbortedTxn]:
+        """All that overlap the round: the transaction that a segment begins in may be told of in any later index."""
+        found = []
+        for base in self._job.txn_indexes:
+            self._check()
+            index = TransactionIndex(self._folder, base, True)
+            found += [txn for txn in index if txn.first_offset < self._job.upper_bound]
+            index.release()
+        return found
+
+    # -- first pass
+
+    def _collect_keys(self, aborted: Sequence[AbortedTxn]) -> None:
+        job, offsets, stats = self._job, self._offsets, self._stats
+        start = job.first_dirty_offset
+        transactions = CleanedTransactions(txn for txn in aborted if txn.last_offset >= start)
+        bounds = [*(segment.base_offset for segment in job.segments[1:]), job.upper_bound]
+        for segment, bound in zip(job.segments, bounds, strict=True):
+            if bound <= start:
+                continue
+            for header, data in self._batches(segment, self._start_position(segment, start)):
+                stats.index_bytes_read += header.size
+                if header.is_control:
+                    transactions.on_control(header, control_kind(header, data))
+                elif not transactions.on_data(header):
+                    if not offsets.has_room(header.record_count):
+                        return
+                    note_batch(header, data, start, offsets, stats)
+                if header.last_offset >= start:
+                    offsets.update_latest(header.last_offset)
+            # Where offsets are missing at the end of a segment, they are clean.
+            offsets.update_latest(bound - 1)
+
+    def _start_position(self, segment: SegmentInfo, offset: int) -> int:
+        if offset <= segment.base_offset:
+            return 0
+        opened = Segment(
+            self._folder,
+            segment.base_offset,
+            index_bytes=self._job.index_bytes,
+            created_ms=0,
+            size=segment.size,
+            exists={LOG_SUFFIX, ".index"},
+        )
+        found = opened.find(offset)
+        opened.release_all()
+        return segment.size if found is None else found[0]
+
+    # -- second pass
+
+    def _prepare_filter(self, aborted: Sequence[AbortedTxn]) -> None:
+        job = self._job
+        clean = [each for each in job.segments if each.base_offset < job.first_dirty_offset]
+        modified = self._modified_ms(clean[-1]) if clean else 0
+        self._legacy_horizon_ms = modified - job.delete_retention_ms if clean else 0
+        self._kept: list[AbortedTxn] = []
+        self._filter = BatchFilter(
+            self._offsets,
+            CleanedTransactions(aborted, self._kept.append),
+            job.last_records,
+            job.upper_bound,
+            job.now_ms,
+            job.delete_retention_ms,
+            self._stats,
+        )
+
+    def _clean_group(self, group: Sequence[SegmentInfo]) -> Cleaned:
+        self._check()
+        job = self._job
+        cleaned = self._new_segment(group[0].base_offset)
+        self._kept.clear()
+        for segment in group:
+            self._filter.keep_legacy_tombstones = self._modified_ms(segment) > self._legacy_horizon_ms
+            self._clean_into(segment, cleaned)
+        cleaned.become_inactive()
+        suffixes = [LOG_SUFFIX, ".index", ".timeindex"]
+        files = [cleaned.opened(), cleaned.index.opened(), cleaned.time_index.opened()]
+        if self._kept:
+            index = TransactionIndex(self._folder, cleaned.base_offset)
+            index.suffix += CLEANED_SUFFIX
+            for txn in self._kept:
+                index.append(txn)
+            suffixes.append(TXN_INDEX_SUFFIX)
+            files.append(index.opened())
+        self._check()
+        for file in files:
+            self._fs.fsync(file.fd)
+        # Retention goes by the age of the records, where they have no time stamps by that of the file.
+        self._fs.set_modified_ms(cleaned.path, self._modified_ms(group[-1]))
+        cleaned.release_all()
+        replaced = tuple(segment.base_offset for segment in group)
+        return Cleaned(job.number, cleaned.base_offset, cleaned.size, replaced, tuple(suffixes))
+
+    def _new_segment(self, base: int) -> Segment:
+        made = Segment(self._folder, base, index_bytes=self._job.index_bytes, created_ms=0)
+        for file in (made, made.index, made.time_index):
+            file.suffix += CLEANED_SUFFIX
+        made.create_files()
+        return made
+
+    def _clean_into(self, source: SegmentInfo, target: Segment) -> None:
+        apply, interval = self._filter.apply, self._job.index_interval_bytes
+        limit = max(_LEAST_BUFFER, self._job.cleaner.io_buffer_size // 2)
+        headers: list[BatchHeader] = []
+        parts: list[bytes | memoryview] = []
+        size = 0
+
+        def write() -> None:
+            target.append(b"".join(parts), headers, interval)
+            self._stats.bytes_written += size
+            self._throttle.passed(size)
+            headers.clear()
+            parts.clear()
+
+        for header, data in self._batches(source, 0):
+            self._stats.bytes_read += header.size
+            result = apply(header, data)
+            if result is None:
+                continue
+            headers.append(result[0])
+            parts.append(result[1])
+            size += result[0].size
+            if size >= limit:
+                write()
+                size = 0
+        if parts:
+            write()
+
+    # -- files
+
+    def _path(self, segment: SegmentInfo) -> str:
+        return self._folder.file(segment.base_offset, LOG_SUFFIX)
+
+    def _modified_ms(self, segment: SegmentInfo) -> int:
+        return self._fs.modified_ms(self._path(segment))
+
+    def _batches(self, segment: SegmentInfo, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch from ``position`` on, whole and intact, read in pieces of the buffer's size."""
+        if position >= segment.size:
+            return
+        file = File(self._fs, self._path(segment))
+        self._fs.read_ahead(file.fd)
+        size = max(_LEAST_BUFFER, self._job.cleaner.io_buffer_size // 2)
+        end = segment.size
+        while position < end:
+            self._check()
+            piece = memoryview(self._fs.pread(file.fd, min(size, end - position), position))
+            self._throttle.passed(len(piece))
+            at = 0
+            for at, header in iter_headers(piece, allow_partial_tail=True):
+                if not check_crc(piece, at, header):
+                    raise CorruptRecordError(f"{self._path(segment)}: batch at {position + at} has a wrong CRC")
+                yield header, piece[at : at + header.size]
+                at += header.size
+            if at:
+                position += at
+                continue
+            # Not one whole batch: it is larger than the buffer, or the file is cut short.
+            needed = int.from_bytes(piece[8:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
+            if not max(size, LEGACY_MIN_SIZE[0]) < needed <= end - position:
+                raise CorruptRecordError(f"{self._path(segment)}: no whole batch at {position}")
+            size = needed

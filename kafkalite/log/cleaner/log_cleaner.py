@@ -1,0 +1,303 @@
+"""Compaction of a broker's logs: chooses what is dirtiest, gives it to workers, and swaps in what they make.
+
+Answers to: ``kafka.log.LogCleaner``. Deterministic.
+
+The workers are processes of their own (:class:`~kafkalite.log.cleaner.port.CleanerPool`), begun when a log needs one
+and ended when they have been idle for a while. All that happens here is short: figures, renames, checkpoints.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kafkalite.common.clock import Timer
+from kafkalite.common.errors import ApiError
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.base import LogBase
+from kafkalite.log.checkpoints import CLEANER_OFFSET, encode_offsets
+from kafkalite.log.cleaner.job import Abort, Aborted, Cleaned, CleanerConfig, CleanerStats, Done, Failed, Report
+from kafkalite.log.cleaner.plan import LogToClean, log_to_clean, make_job
+from kafkalite.log.cleaner.port import CleanerPool, CleanerWorker
+from kafkalite.log.cleaner.states import CleanerCheckpoints, CleaningState, CleaningStates
+from kafkalite.log.fs import PASSING
+from kafkalite.log.log import Log
+from kafkalite.log.services import LogServices
+
+log = logging.getLogger(__name__)
+IDLE_SECONDS = 60.0
+"""How long a worker without work is kept."""
+_PARTITION_ERRORS = (2, 20, 22)
+"""ENOENT, ENOTDIR, EINVAL: what was asked for makes no sense, which says nothing of the disk."""
+_NONE = (0, 0.0)
+_LONGEST_REST = 64
+"""Backoffs that a log rests at most, whose round has ended with its worker's death again and again."""
+
+
+class _Place:
+    """A place for one worker: the worker, where it has been started, and the round that it has."""
+
+    __slots__ = ("idle", "job", "log", "number", "worker")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.worker: CleanerWorker | None = None
+        self.job = 0
+        self.log: Log | None = None
+        self.idle: Timer | None = None
+
+
+class LogCleaner:
+    """Compacts the logs of ``logs`` whose policy says so. ``values`` are the broker's parsed settings by key.
+
+    ``write(log dir, name, data)`` replaces a checkpoint file soon; ``synced(folder)`` makes renames durable soon.
+    """
+
+    def __init__(
+        self,
+        logs: Mapping[TopicPartition, Log],
+        services: LogServices,
+        pool: CleanerPool,
+        write: Callable[[str, str, bytes], None],
+        sync: Callable[[str, str], None],
+        values: Mapping[str, Any],
+    ) -> None:
+        self._logs = logs
+        self._services = services
+        self._pool = pool
+        self._write = write
+        self._sync = sync
+        self._values = values
+        self._states = CleaningStates()
+        self.checkpoints = CleanerCheckpoints()
+        self._places: list[_Place] = []
+        self._jobs = 0
+        self._timer: Timer | None = None
+        self._closed = False
+        self._deaths: dict[TopicPartition, tuple[int, float]] = {}
+
+    # -- life
+
+    def start(self) -> None:
+        """Begin to look for what is dirty."""
+        self._services.cutting = self.cutting
+        self._look_later(self._backoff)
+
+    def close(self) -> None:
+        """End the workers, whatever they are doing."""
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for place in self._places:
+            self._end(place)
+
+    def reconfigure(self, values: Mapping[str, Any]) -> None:
+        """Obey new settings from the next round on."""
+        self._values = values
+        if self._timer is not None and not self._closed:
+            self._timer.cancel()
+            self._look_later(min(1.0, self._backoff))
+
+    @property
+    def _backoff(self) -> float:
+        return float(self._values.get("log.cleaner.backoff.ms", 15_000)) / 1000
+
+    def _look_later(self, seconds: float) -> None:
+        self._timer = self._services.clock.call_later(seconds, self._due)
+
+    def _due(self) -> None:
+        self._look_later(max(self._backoff, 0.01))
+        self.look()
+
+    # -- choosing
+
+    def look(self) -> None:
+        """Give the dirtiest logs to workers that have nothing to do; retention of compacted logs."""
+        now_ms = self._services.clock.time_ms()
+        due: list[LogToClean] = []
+        for topic_partition, current in list(self._logs.items()):
+            if not current.config.compacted or self._states.get(topic_partition) is not CleaningState.NONE:
+                continue
+            try:
+                current.delete_old_segments(now_ms)
+                found = self._dirtiness(current, now_ms)
+            except (ApiError, OSError) as error:
+                log.warning("%s was not looked at: %s", topic_partition, error)
+                continue
+            if found.is_due and self._deaths.get(topic_partition, _NONE)[1] <= self._services.clock.monotonic():
+                due.append(found)
+        due.sort(key=lambda each: each.ratio)
+        for place in self._free_places():
+            if not due:
+                return
+            self._begin(place, due.pop(), now_ms)
+
+    def _dirtiness(self, current: Log, now_ms: int) -> LogToClean:
+        topic_partition = current.topic_partition
+        found, offsets = log_to_clean(current, self.checkpoints.get(topic_partition), now_ms)
+        if offsets.reset:
+            self.checkpoints.put(topic_partition, offsets.first_dirty)
+            self._checkpoint(current.log_dir)
+        return found
+
+    def _free_places(self) -> list[_Place]:
+        wanted = int(self._values.get("log.cleaner.threads", 1))
+        while len(self._places) < wanted:
+            self._places.append(_Place(len(self._places)))
+        while len(self._places) > wanted and self._places[-1].log is None:
+            self._end(self._places.pop())
+        return [place for place in self._places[:wanted] if place.log is None]
+
+    def _begin(self, place: _Place, chosen: LogToClean, now_ms: int) -> None:
+        current = chosen.log
+        if place.idle is not None:
+            place.idle.cancel()
+            place.idle = None
+        if place.worker is None:
+            try:
+                place.worker = self._pool.start(
+                    place.number,
+                    lambda report: self._reported(place, report),
+                    lambda why: self._died(place, why),
+                )
+            except OSError as error:
+                log.error("no compactor could be started: %s", error)
+                return
+        self._jobs += 1
+        place.job, place.log = self._jobs, current
+        self._states.move(current.topic_partition, CleaningState.IN_PROGRESS)
+        log.info(
+            "compacting %s: offsets %d to %d, %.0f %% of it dirty",
+            current.topic_partition, chosen.first_dirty, chosen.first_uncleanable, 100 * chosen.ratio,
+        )  # fmt: skip
+        place.worker.send(make_job(chosen, self._jobs, now_ms, self._config()))
+
+    def _config(self) -> CleanerConfig:
+        values = self._values
+        share = max(1, int(values.get("log.cleaner.threads", 1)))
+        return CleanerConfig(
+            int(values.get("log.cleaner.dedupe.buffer.size", 134_217_728)) // share,
+            float(values.get("log.cleaner.io.buffer.load.factor", 0.9)),
+            int(values.get("log.cleaner.io.buffer.size", 524_288)) // share,
+            float(values.get("log.cleaner.io.max.bytes.per.second", float("inf"))) / share,
+        )
+
+    # -- what workers say
+
+    def _reported(self, place: _Place, report: Report) -> None:
+        current = place.log
+        if current is None or report.number != place.job:
+            return
+        state = self._states.get(current.topic_partition)
+        if state is CleaningState.ABORTED:
+            if isinstance(report, Aborted | Failed):
+                log.info("compaction of %s was given up", current.topic_partition)
+                self._finished(place, CleaningState.NONE)
+        elif isinstance(report, Cleaned):
+            self._swap(current, report)
+        elif isinstance(report, Done):
+            self._deaths.pop(current.topic_partition, None)
+            self.checkpoints.put(current.topic_partition, report.end_offset)
+            self._checkpoint(current.log_dir)
+            log.info(
+                "compacted %s up to offset %d: %s", current.topic_partition, report.end_offset, _told(report.stats)
+            )
+            self._finished(place, CleaningState.NONE)
+        elif isinstance(report, Failed):
+            self._failed(place, current, report)
+
+    def _swap(self, current: Log, report: Cleaned) -> None:
+        try:
+            current.replace_segments(report.base_offset, report.size, report.files, report.replaces)
+        except ApiError as error:
+            # The log itself has told of its directory's failure.
+            log.error(
+                "%s: the compacted segment %d was not put in: %s", current.topic_partition, report.base_offset, error
+            )
+            self.abort(current.topic_partition)
+            return
+        self._sync(current.log_dir, current.dir)
+
+    def _failed(self, place: _Place, current: Log, report: Failed) -> None:
+        if report.errno in PASSING:
+            log.warning("%s was not compacted: %s", current.topic_partition, report.why)
+            self._finished(place, CleaningState.NONE, again=False)
+        elif report.errno and report.errno not in _PARTITION_ERRORS:
+            self._finished(place, CleaningState.NONE, again=False)
+            current.fail(OSError(report.errno, report.why))
+        else:
+            log.error("%s cannot be compacted and is left alone: %s", current.topic_partition, report.why)
+            self._finished(place, CleaningState.UNCLEANABLE)
+
+    def _finished(self, place: _Place, state: CleaningState, *, again: bool = True) -> None:
+        assert place.log is not None
+        self._states.move(place.log.topic_partition, state)
+        place.log = None
+        place.idle = self._services.clock.call_later(IDLE_SECONDS, self._end, place)
+        if again and not self._closed:
+            self.look()
+
+    def _died(self, place: _Place, why: str) -> None:
+        log.warning("compactor %d ended: %s", place.number, why)
+        place.worker = None
+        if place.log is not None:
+            # Should it have died of this very log, then others have their turn before it does so again.
+            deaths = self._deaths.get(place.log.topic_partition, _NONE)[0] + 1
+            rest = self._backoff * min(2 ** (deaths - 1), _LONGEST_REST)
+            self._deaths[place.log.topic_partition] = deaths, self._services.clock.monotonic() + rest
+            self._finished(place, CleaningState.NONE, again=False)
+
+    def _end(self, place: _Place) -> None:
+        if place.idle is not None:
+            place.idle.cancel()
+            place.idle = None
+        if place.worker is not None:
+            place.worker.close()
+            place.worker = None
+
+    # -- what others do to a log
+
+    def is_busy(self, topic_partition: TopicPartition) -> bool:
+        """Whether a worker reads the log's files: nothing is to be taken away from its beginning."""
+        return self._states.get(topic_partition) in (CleaningState.IN_PROGRESS, CleaningState.ABORTED)
+
+    def abort(self, topic_partition: TopicPartition) -> None:
+        """What is under way on the log counts no more."""
+        if self._states.get(topic_partition) is not CleaningState.IN_PROGRESS:
+            return
+        self._states.move(topic_partition, CleaningState.ABORTED)
+        for place in self._places:
+            if place.log is not None and place.log.topic_partition == topic_partition and place.worker is not None:
+                place.worker.send(Abort(place.job))
+
+    def cutting(self, cut: LogBase, offset: int) -> None:
+        """The log is about to lose what lies at and above ``offset``."""
+        topic_partition = cut.topic_partition
+        if offset < cut.segments.active.base_offset:
+            self.abort(topic_partition)
+        if self.checkpoints.truncate(topic_partition, offset):
+            self._checkpoint(cut.log_dir)
+
+    def removed(self, gone: Log) -> None:
+        """The log was deleted, or its directory failed."""
+        topic_partition = gone.topic_partition
+        self.abort(topic_partition)
+        self._deaths.pop(topic_partition, None)
+        if self._states.get(topic_partition) is CleaningState.UNCLEANABLE:
+            self._states.move(topic_partition, CleaningState.NONE)
+        if self.checkpoints.remove(topic_partition):
+            self._checkpoint(gone.log_dir)
+
+    def _checkpoint(self, log_dir: str) -> None:
+        present = [tp for tp, current in self._logs.items() if current.log_dir == log_dir]
+        self._write(log_dir, CLEANER_OFFSET, encode_offsets(self.checkpoints.of(present)))
+
+
+def _told(stats: CleanerStats) -> str:
+    reading = stats.bytes_read + stats.index_bytes_read
+    return (
+        f"{stats.keys} keys in {stats.index_records_read} records, {stats.records_written} of {stats.records_read} "
+        f"records and {stats.bytes_written} of {stats.bytes_read} bytes kept, "
+        f"{reading} bytes read in {stats.seconds:.1f} s ({stats.index_seconds:.1f} s for the keys)"
+    )

@@ -15,6 +15,7 @@ from kafkalite.admin.producer_ids import ProducerIdManager
 from kafkalite.admin.topics import TopicAdmin
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.services import BrokerServices
+from kafkalite.broker.cleaner import CleanerProcesses
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.config_watcher import ConfigWatcher
 from kafkalite.broker.control_plane import ControlChannel, ControlPlane
@@ -88,7 +89,14 @@ class BrokerServer:
         log.info("starting broker %d of cluster %s", self.broker_id, cluster_id)
 
         self._logs = LogManager(
-            config.log_dirs, config.values, fs, self._clock, self._executor, self.broker_id, cluster_id
+            config.log_dirs,
+            config.values,
+            fs,
+            self._clock,
+            self._executor,
+            self.broker_id,
+            cluster_id,
+            cleaner_pool=CleanerProcesses(self._reactor),
         )
         self._config_watcher = ConfigWatcher(self.broker_id, stores.config, config.dynamic, self._logs)
         self._replicas = ReplicaManager(

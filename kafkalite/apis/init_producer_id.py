@@ -1,4 +1,4 @@
-"""InitProducerId: an id for an idempotent producer.
+"""InitProducerId: an id for an idempotent producer, or the id and epoch under which a transactional one writes.
 
 Answers to: ``KafkaApis.handleInitProducerIdRequest``. Reactor shell.
 """
@@ -8,23 +8,39 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.transaction_errors import as_told
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
 
+_PRODUCER_FENCED_FROM = 4
+
 
 async def handle(context: RequestContext, request: Any) -> Any:
-    """A new id with epoch 0; a producer that had one (KIP-360) gets a new one too, as in Kafka.
+    """Without a transactional id: a new producer id with epoch 0, also for one that had another (KIP-360), as in Kafka.
 
-    A transactional id needs a coordinator: COORDINATOR_NOT_AVAILABLE.
+    With one: whoever had it is fenced and what it left open is aborted, both before the answer.
     """
-    if request.transactional_id is not None:
-        if not request.transactional_id:
+    expected = None
+    if context.version >= 3:
+        if (request.producer_id == -1) != (request.producer_epoch == -1):
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if context.version >= 3 and (request.producer_id == -1) != (request.producer_epoch == -1):
-        raise ApiError(ErrorCode.INVALID_REQUEST)
-    producer_id = await context.services.producer_ids.generate()
+        if request.producer_id != -1:
+            expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+    services = context.services
+    if request.transactional_id is None:
+        given = ProducerIdAndEpoch(await services.producer_ids.generate(), 0)
+    else:
+        try:
+            given = await services.transactions.init_producer_id(
+                request.transactional_id, request.transaction_timeout_ms, expected
+            )
+        except ApiError as error:
+            raise as_told(error, context.version, _PRODUCER_FENCED_FROM) from None
     return response_class(ApiKey.INIT_PRODUCER_ID)(
-        version=context.version, error_code=ErrorCode.NONE, producer_id=producer_id, producer_epoch=0
+        version=context.version,
+        error_code=ErrorCode.NONE,
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
     )

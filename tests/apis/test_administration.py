@@ -335,10 +335,6 @@ def test_init_producer_id(version: int) -> None:
     for expected in (5000, 5001):
         response = broker.call(key, version, transactional_id=None, transaction_timeout_ms=0)
         assert (response.error_code, response.producer_id, response.producer_epoch) == (0, expected, 0)
-    response = broker.call(key, version, transactional_id="tx", transaction_timeout_ms=0)
-    assert (response.error_code, response.producer_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1)
-    response = broker.call(key, version, transactional_id="", transaction_timeout_ms=0)
-    assert response.error_code == ErrorCode.INVALID_REQUEST
     if version >= 3:
         response = broker.call(key, version, transactional_id=None, producer_id=7, producer_epoch=-1)
         assert response.error_code == ErrorCode.INVALID_REQUEST

@@ -186,7 +186,6 @@ def test_where_there_is_no_error_for_the_whole_every_element_has_it(
         (ApiKey.FIND_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ApiKey.JOIN_GROUP, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ApiKey.HEARTBEAT, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (ApiKey.END_TXN, ErrorCode.COORDINATOR_NOT_AVAILABLE),
         (ApiKey.DESCRIBE_ACLS, ErrorCode.SECURITY_DISABLED),
         (ApiKey.LIST_GROUPS, ErrorCode.NONE),
         (ApiKey.SASL_HANDSHAKE, ErrorCode.ILLEGAL_SASL_STATE),

@@ -1,0 +1,86 @@
+"""TxnOffsetCommit: offsets that take effect if and when the transaction does.
+
+Answers to: ``KafkaApis.handleTxnOffsetCommitRequest``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafkalite.apis.context import RequestContext
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.group.values import TxnOffsetCommitRequest
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import response_class
+
+_LOADING_FROM: Final = 2
+_EPOCH_FROM: Final = 2
+_MEMBER_FROM: Final = 3
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Answered once the offsets are durable, though nobody sees them yet."""
+    version, metadata = context.version, context.services.metadata
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            tp = TopicPartition(topic.name, partition.partition_index)
+            if metadata.state(tp) is None:
+                errors[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            leader_epoch = partition.committed_leader_epoch if version >= _EPOCH_FROM else -1
+            offsets[tp] = OffsetAndMetadata(
+                partition.committed_offset, leader_epoch, partition.committed_metadata or ""
+            )
+    if offsets:
+        errors.update(await context.services.groups.txn_commit_offsets(_request(version, request, offsets)))
+    return _answer(version, request, errors)
+
+
+def _request(version: int, request: Any, offsets: dict[TopicPartition, OffsetAndMetadata]) -> TxnOffsetCommitRequest:
+    producer = TxnProducer(request.transactional_id, request.producer_id, request.producer_epoch)
+    if version < _MEMBER_FROM:
+        return TxnOffsetCommitRequest(request.group_id, producer, offsets)
+    return TxnOffsetCommitRequest(
+        request.group_id,
+        producer,
+        offsets,
+        member_id=request.member_id,
+        generation=request.generation_id,
+        instance_id=request.group_instance_id,
+    )
+
+
+def _answer(version: int, request: Any, errors: dict[TopicPartition, ErrorCode]) -> Any:
+    kind = response_class(ApiKey.TXN_OFFSET_COMMIT)
+    make_topic = kind.TxnOffsetCommitResponseTopic
+    make = make_topic.TxnOffsetCommitResponsePartition
+
+    def told(tp: TopicPartition) -> ErrorCode:
+        error = errors[tp]
+        if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _LOADING_FROM:
+            # Clients of that time do not know it here.
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return error
+
+    return kind(
+        version=version,
+        topics=[
+            make_topic(
+                version=version,
+                name=topic.name,
+                partitions=[
+                    make(
+                        version=version,
+                        partition_index=partition.partition_index,
+                        error_code=told(TopicPartition(topic.name, partition.partition_index)),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )

@@ -27,9 +27,10 @@ from kafkalite.zk.port import (
     ZkError,
     ZnodeStat,
 )
+from kafkalite.zk.stores.consumer_purge import ops_forget_topic
 from kafkalite.zk.stores.fenced import Fence, OpResult, commit_groups
 from kafkalite.zk.stores.paths import children, read
-from kafkalite.zk.znodes import admin, config, consumers, controller, topics
+from kafkalite.zk.znodes import admin, config, controller, topics
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 
@@ -161,7 +162,7 @@ class ControllerStore:
         Call it only after every replica has acknowledged the deletion of its log. Where it fails midway it can be
         called again.
         """
-        ops = [Delete(path) for path in await self._consumer_paths(topic)]
+        ops = await ops_forget_topic(self._client, topic)
         indexes = await children(self._client, topics.partitions_path(topic))
         for tp in (TopicPartition(topic, int(index)) for index in indexes):
             ops += [Delete(topics.state_path(tp)), Delete(topics.partition_path(tp))]
@@ -176,19 +177,6 @@ class ControllerStore:
         )
         if isinstance(outcome, ZkError):
             raise outcome
-
-    async def _consumer_paths(self, topic: str) -> list[str]:
-        """What consumers keep of ``topic`` below ``/consumers``, children first."""
-        groups = await children(self._client, consumers.CONSUMERS)
-        above = [path for group in groups for path in consumers.topic_paths(group, topic)]
-        found = await gather(self._client.exists(path) for path in above)
-        kept = [path for path, stat in zip(above, found, strict=True) if stat is not None]
-        below = await gather(children(self._client, path) for path in kept)
-        return [
-            path
-            for parent, names in zip(kept, below, strict=True)
-            for path in (*(f"{parent}/{name}" for name in names), parent)
-        ]
 
     async def _epoch(self) -> tuple[int, int]:
         """Epoch and znode version, both 0 where there never was a controller."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class MalformedZnodeError(ValueError):
     """A znode holds what its reader cannot understand; the text names the znode and what is wrong."""
@@ -15,7 +17,7 @@ class MalformedZnodeError(ValueError):
 
 def to_json(value: object) -> bytes:
     """``value`` as compact JSON."""
-    return json.dumps(value, separators=(",", ":")).encode("utf-8")
+    return _encode(value).encode("utf-8")
 
 
 def from_json(data: bytes, what: str) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """``/consumers``: groups of ZooKeeper consumers, and everybody's offsets.
 
 Answers to: ``kafka.zk.ConsumerOffset`` and the ``ZKGroupDirs`` of Kafka 0.8 to 0.10. Pure.
+
+Names of groups stand in paths as ``names.py`` writes them; ``decode_name`` gives them back where groups are listed.
 """
 
 from __future__ import annotations
@@ -10,38 +12,34 @@ from dataclasses import dataclass
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, to_json
+from kafkalite.zk.znodes.names import encode_name
 
 CONSUMERS = "/consumers"
 
 
 def group_path(group: str) -> str:
     """A group."""
-    return f"{CONSUMERS}/{group}"
+    return f"{CONSUMERS}/{encode_name(group)}"
 
 
 def ids_path(group: str) -> str:
     """Where a group's members stand."""
-    return f"{CONSUMERS}/{group}/ids"
+    return f"{group_path(group)}/ids"
 
 
 def owner_path(group: str, tp: TopicPartition) -> str:
     """Which stream of which member reads ``tp``: the text ``<consumer id>-<stream>``."""
-    return f"{CONSUMERS}/{group}/owners/{tp.topic}/{tp.partition}"
+    return f"{group_path(group)}/owners/{encode_name(tp.topic)}/{tp.partition}"
 
 
 def offsets_path(group: str) -> str:
     """Where a group's offsets stand."""
-    return f"{CONSUMERS}/{group}/offsets"
+    return f"{group_path(group)}/offsets"
 
 
 def offset_path(group: str, tp: TopicPartition) -> str:
     """The next offset that ``group`` reads from ``tp``."""
-    return f"{CONSUMERS}/{group}/offsets/{tp.topic}/{tp.partition}"
-
-
-def topic_paths(group: str, topic: str) -> tuple[str, str]:
-    """The containers of what ``group`` keeps of ``topic``: owners and offsets of its partitions."""
-    return f"{CONSUMERS}/{group}/owners/{topic}", f"{CONSUMERS}/{group}/offsets/{topic}"
+    return f"{group_path(group)}/offsets/{encode_name(tp.topic)}/{tp.partition}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,54 @@
+"""What groups keep of a topic, removed with the topic: a new one of the same name must not be read from an old offset.
+
+Answers to: ``GroupCoordinator.handleDeletedPartitions``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kafkalite.common.tasks import gather
+from kafkalite.zk.port import Delete, Op, SetData, ZkClient
+from kafkalite.zk.stores.paths import children, read
+from kafkalite.zk.znodes import consumers, offsets
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.names import encode_name
+
+_KINDS = ("owners", "offsets", "commits")
+
+
+async def ops_forget_topic(client: ZkClient, topic: str) -> list[Op]:
+    """The operations that remove what every group keeps of ``topic``, children first."""
+    # The names as they stand there, never decoded: those of old consumers may be no names that we would write.
+    groups = [f"{consumers.CONSUMERS}/{name}" for name in await children(client, consumers.CONSUMERS)]
+    above = [f"{group}/{kind}/{encode_name(topic)}" for group in groups for kind in _KINDS]
+    found = await gather(client.exists(path) for path in above)
+    kept = [path for path, stat in zip(above, found, strict=True) if stat is not None]
+    below = await gather(children(client, path) for path in kept)
+    ops: list[Op] = []
+    for parent, names in zip(kept, below, strict=True):
+        ops += [Delete(f"{parent}/{name}") for name in names]
+        ops.append(Delete(parent))
+    for staged in await gather(_ops_staged(client, group, topic) for group in groups):
+        ops += staged
+    return ops
+
+
+async def _ops_staged(client: ZkClient, group: str, topic: str) -> list[Op]:
+    """The same for what transactions have staged, against the versions that were read."""
+    ops: list[Op] = []
+    for name in await children(client, f"{group}/staged"):
+        path = f"{group}/staged/{name}"
+        found = await read(client, path)
+        if found is None:
+            continue
+        try:
+            staged = offsets.decode_staged(path, found[0])
+        except MalformedZnodeError:
+            continue  # whoever reads it says so
+        others = {tp: value for tp, value in staged.offsets.items() if tp.topic != topic}
+        if not others:
+            ops.append(Delete(path, found[1].version))
+        elif len(others) < len(staged.offsets):
+            ops.append(SetData(path, offsets.encode_staged(replace(staged, offsets=others)), found[1].version))
+    return ops

@@ -1,0 +1,153 @@
+"""What stands beside a group's plain offsets: what else a commit says, and what transactions have staged.
+
+Answers to: ``kafka.common.OffsetAndMetadata`` and ``org.apache.kafka.coordinator.group.generated.OffsetCommitValue``.
+Pure.
+
+``/consumers/<group>/offsets/<topic>/<partition>`` is the plain number that old consumers read and write. The rest of a
+commit stands in ``commits`` and is written in the same transaction, so that it holds as long as both znodes carry the
+same mzxid. ``staged`` has what TxnOffsetCommit brought: a znode for each producer and chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kafkalite.common.types import TopicPartition
+from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, to_json
+from kafkalite.zk.znodes.consumers import group_path
+from kafkalite.zk.znodes.names import encode_name
+
+NO_EPOCH: Final = -1
+NO_TIMESTAMP: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndMetadata:
+    """A commit: the next offset to read, and what its committer said with it.
+
+    Times are milliseconds since the epoch. ``commit_timestamp_ms``: -1 for now (in a commit) or unknown (a plain
+    number). ``expire_timestamp_ms``: when it goes where its committer asked for a retention of its own (OffsetCommit
+    2 to 4), else -1.
+    """
+
+    offset: int
+    leader_epoch: int = NO_EPOCH
+    metadata: str = ""
+    commit_timestamp_ms: int = NO_TIMESTAMP
+    expire_timestamp_ms: int = NO_TIMESTAMP
+
+
+@dataclass(frozen=True, slots=True)
+class TxnProducer:
+    """Who stages offsets in a transaction."""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedOffsets:
+    """One chunk of what a producer staged."""
+
+    producer: TxnProducer
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
+def commits_path(group: str) -> str:
+    """Where the rest of a group's commits stands."""
+    return f"{group_path(group)}/commits"
+
+
+def commit_path(group: str, tp: TopicPartition) -> str:
+    """What else the last commit of ``tp`` said."""
+    return f"{group_path(group)}/commits/{encode_name(tp.topic)}/{tp.partition}"
+
+
+def staged_path(group: str) -> str:
+    """Where offsets wait for the decision of their transactions."""
+    return f"{group_path(group)}/staged"
+
+
+def staged_name(producer: TxnProducer, chunk: int = 0) -> str:
+    """The znode of one chunk, below :func:`staged_path`; the first one has no number."""
+    name = f"{producer.producer_id}-{producer.producer_epoch}"
+    return f"{name}-{chunk}" if chunk else name
+
+
+def staged_chunk(name: str, producer: TxnProducer) -> int | None:
+    """Which chunk of ``producer`` the znode called ``name`` is; ``None``: it is another's."""
+    first = staged_name(producer)
+    if name == first:
+        return 0
+    number = name.removeprefix(f"{first}-")
+    return int(number) if number != name and number.isdecimal() else None
+
+
+def encode_commit(commit: OffsetAndMetadata) -> bytes:
+    """Everything of a commit but the number itself (version 1)."""
+    return to_json({"version": 1, **_rest(commit)})
+
+
+def decode_commit(path: str, data: bytes, offset: int) -> OffsetAndMetadata:
+    """The reverse, for the number ``offset``. Raises :class:`MalformedZnodeError`."""
+    return _commit(path, from_json(data, path), offset)
+
+
+def encode_staged(staged: StagedOffsets) -> bytes:
+    """A chunk (version 1)."""
+    producer = staged.producer
+    return to_json(
+        {
+            "version": 1,
+            "transactional_id": producer.transactional_id,
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "offsets": [
+                {"topic": tp.topic, "partition": tp.partition, "offset": commit.offset, **_rest(commit)}
+                for tp, commit in sorted(staged.offsets.items())
+            ],
+        }
+    )
+
+
+def decode_staged(path: str, data: bytes) -> StagedOffsets:
+    """The reverse. Raises :class:`MalformedZnodeError`."""
+    value = from_json(data, path)
+    producer = TxnProducer(
+        str(value.get("transactional_id")),
+        integer(value.get("producer_id"), f"{path} producer_id"),
+        integer(value.get("producer_epoch"), f"{path} producer_epoch"),
+    )
+    return StagedOffsets(producer, dict(_staged(path, value.get("offsets"))))
+
+
+def _staged(path: str, value: Any) -> Iterable[tuple[TopicPartition, OffsetAndMetadata]]:
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise MalformedZnodeError(f"{path}: offsets: not a list of objects: {value!r}")
+    for each in value:
+        tp = TopicPartition(str(each.get("topic")), integer(each.get("partition"), f"{path} partition"))
+        yield tp, _commit(path, each, integer(each.get("offset"), f"{path} offset"))
+
+
+def _rest(commit: OffsetAndMetadata) -> dict[str, object]:
+    rest: dict[str, object] = {
+        "leader_epoch": commit.leader_epoch,
+        "metadata": commit.metadata,
+        "timestamp": str(commit.commit_timestamp_ms),
+    }
+    if commit.expire_timestamp_ms != NO_TIMESTAMP:
+        rest["expire_timestamp"] = str(commit.expire_timestamp_ms)
+    return rest
+
+
+def _commit(path: str, value: Mapping[str, Any], offset: int) -> OffsetAndMetadata:
+    return OffsetAndMetadata(
+        offset,
+        integer(value.get("leader_epoch", NO_EPOCH), f"{path} leader_epoch"),
+        str(value.get("metadata", "")),
+        integer(value.get("timestamp", NO_TIMESTAMP), f"{path} timestamp"),
+        integer(value.get("expire_timestamp", NO_TIMESTAMP), f"{path} expire_timestamp"),
+    )

@@ -6,14 +6,22 @@ Answers to: ``kafka.coordinator.group.GroupMetadataManager`` as far as offsets g
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
+from kafkalite.coordinator.offsets.reader import OffsetReader
+from kafkalite.coordinator.offsets.staged import StagedReader
+from kafkalite.coordinator.offsets.values import NO_TIMESTAMP, OffsetAndMetadata, TxnProducer
+from kafkalite.coordinator.offsets.writer import OffsetWriter
 from kafkalite.zk.port import ZkClient
-from kafkalite.zk.stores.claims import Claim
+from kafkalite.zk.stores.claims import Claim, ClaimStore
+from kafkalite.zk.stores.offsets import OffsetStore
+from kafkalite.zk.stores.transactions import TransactionStore
+from kafkalite.zk.stores.watched import WatchedReads
+from kafkalite.zk.znodes.consumers import group_path
 
 
 class Config(Protocol):
@@ -32,10 +40,14 @@ class OffsetManager:
     def __init__(
         self, client: ZkClient, clock: Clock, config: Config, topic_exists: Callable[[TopicPartition], bool]
     ) -> None:
-        self._client = client
         self._clock = clock
         self._config = config
         self._topic_exists = topic_exists
+        self._store = OffsetStore(client)
+        self._reads = WatchedReads(client, clock)
+        transactions = TransactionStore(client, ClaimStore(client, clock))
+        self._reader = OffsetReader(self._store, self._reads, StagedReader(self._store, self._reads, transactions))
+        self._writer = OffsetWriter(client)
 
     async def fetch(
         self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
@@ -45,7 +57,10 @@ class OffsetManager:
         Any broker may ask. ``require_stable``: UNSTABLE_OFFSET_COMMIT where a transaction has staged an offset and
         is undecided. Raises ``ConnectionLostError`` and ``SessionExpiredError``.
         """
-        raise NotImplementedError
+        if partitions is not None:
+            # a topic that does not exist has no offsets; nor are there watches for whatever anybody may think of
+            partitions = [tp for tp in partitions if self._topic_exists(tp)]
+        return await self._reader.fetch(group, partitions, require_stable)
 
     async def commit(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], claim: Claim | None
@@ -54,7 +69,26 @@ class OffsetManager:
 
         Raises ``ClaimLostError``, also where the claim's session is over.
         """
-        raise NotImplementedError
+        outcome = self.refused(offsets)
+        now = self._clock.time_ms()
+        accepted = {
+            tp: value if value.commit_timestamp_ms != NO_TIMESTAMP else replace(value, commit_timestamp_ms=now)
+            for tp, value in offsets.items()
+            if tp not in outcome
+        }
+        outcome.update(await self._writer.write(group, accepted, claim))
+        return outcome
+
+    def refused(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, ErrorCode]:
+        """Those of ``offsets`` that may not be committed, with the reason: an unknown partition, too much metadata."""
+        refused: dict[TopicPartition, ErrorCode] = {}
+        longest = self._config["offset.metadata.max.bytes"]
+        for tp, value in offsets.items():
+            if not self._topic_exists(tp):
+                refused[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len(value.metadata) > longest:
+                refused[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+        return refused
 
     async def delete(
         self, group: str, partitions: Sequence[TopicPartition], claim: Claim
@@ -85,7 +119,7 @@ class OffsetManager:
 
     async def groups(self) -> list[str]:
         """All groups that have a place in ZooKeeper, old-style ones too."""
-        raise NotImplementedError
+        return await self._store.groups()
 
     async def delete_group(self, group: str, claim: Claim) -> None:
         """Remove all of ``group``, the claim itself last. Raises ``ClaimLostError`` and ``ZkError``."""
@@ -108,3 +142,5 @@ class OffsetManager:
 
     def forget(self, group: str) -> None:
         """Drop what is cached of ``group``."""
+        self._reads.forget(group_path(group))
+        self._writer.layout.forget(group)

@@ -1,0 +1,82 @@
+"""Brokers' offset managers on one ZooKeeper in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.common.tasks import deferred
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.manager import OffsetManager
+from kafkalite.testing.clock import ManualClock
+from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
+from kafkalite.zk.stores.claims import Claim, ClaimStore
+from kafkalite.zk.stores.paths import ensure_paths, set_or_create
+from kafkalite.zk.znodes.consumers import group_path, offset_path
+
+G = "g"
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+class Started:
+    """Work under way: ``result`` once it is done."""
+
+    def __init__(self, work: Any) -> None:
+        self.results: list[Any] = []
+        self.failures: list[BaseException] = []
+        deferred(work).addCallbacks(self.results.append, lambda failure: self.failures.append(failure.value))
+
+    @property
+    def done(self) -> bool:
+        return bool(self.results or self.failures)
+
+    @property
+    def result(self) -> Any:
+        if self.failures:
+            raise self.failures[0]
+        assert self.results, "not complete"
+        return self.results[0]
+
+
+def run(work: Any) -> Any:
+    """The result of ``work``, which must be complete."""
+    return Started(work).result
+
+
+class Broker:
+    """One broker's client, claims and offsets."""
+
+    def __init__(self, house: House, broker_id: int) -> None:
+        self.id = broker_id
+        self.client: MemoryZkClient = house.server.client()
+        self.claims = ClaimStore(self.client, house.clock)
+        self.offsets = OffsetManager(self.client, house.clock, house.config, lambda tp: tp in house.partitions)
+
+    def claim(self, group: str = G) -> Claim:
+        claim = run(self.claims.claim(group_path(group), self.id))
+        assert isinstance(claim, Claim)
+        return claim
+
+    def fetch(self, *partitions: TopicPartition, group: str = G, stable: bool = False) -> Any:
+        return run(self.offsets.fetch(group, partitions or None, require_stable=stable))
+
+    def number(self, tp: TopicPartition = T0, group: str = G) -> int | None:
+        """The offset that this broker answers."""
+        found = self.fetch(tp, group=group).get(tp)
+        return None if found is None else int(found.offset)
+
+
+class House:
+    """A tree, a clock, two brokers, and a hand that edits."""
+
+    def __init__(self, latency: float | None = None) -> None:
+        self.clock = ManualClock()
+        self.server = MemoryZooKeeper() if latency is None else MemoryZooKeeper(self.clock, latency)
+        self.config: dict[str, Any] = {"offset.metadata.max.bytes": 4096, "offsets.retention.minutes": 10080}
+        self.partitions = {T0, T1, U0}
+        self.hand = MemoryZooKeeper.client(self.server)
+        if latency is None:
+            run(ensure_paths(self.hand))
+        self.first, self.second = Broker(self, 1), Broker(self, 2)
+
+    def edit(self, text: str | int, tp: TopicPartition = T0, group: str = G) -> None:
+        run(set_or_create(self.hand, offset_path(group, tp), str(text).encode()))

@@ -1,0 +1,138 @@
+"""Offsets through one broker are those of every other, whoever writes them."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata
+from kafkalite.zk.stores.claims import ClaimLostError
+from kafkalite.zk.znodes.consumers import group_path
+from tests.coordinator.offsets.house import T0, T1, U0, G, House, run
+
+FULL = OffsetAndMetadata(7, 3, "näh", 1_600_000_000_000)
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def test_a_commit_is_what_every_broker_answers(house: House) -> None:
+    claim = house.first.claim()
+    assert house.second.fetch(T0, T1) == {}, "and remembered as such"
+    errors = run(house.first.offsets.commit(G, {T0: FULL, T1: OffsetAndMetadata(9)}, claim))
+    assert errors == {T0: ErrorCode.NONE, T1: ErrorCode.NONE}
+    now = OffsetAndMetadata(9, commit_timestamp_ms=house.clock.time_ms())
+    for broker in (house.first, house.second):
+        assert broker.fetch(T0, T1, U0) == {T0: FULL, T1: now}
+        assert broker.fetch() == {T0: FULL, T1: now}
+    assert house.server.data("/consumers/g/offsets/t/0") == b"7"
+
+
+def test_what_is_known_is_not_read_again(house: House) -> None:
+    run(house.first.offsets.commit(G, {T0: FULL}, house.first.claim()))
+    house.second.fetch()
+    house.second.fetch(T0)
+    before = house.second.client.requests
+    for _ in range(3):
+        assert house.second.number() == 7 and len(house.second.fetch()) == 1
+    assert house.second.client.requests == before
+    house.edit(8)
+    house.edit(9)
+    assert house.second.client.requests == before, "an event alone reads nothing"
+    assert house.second.number() == 9
+
+
+def test_a_number_by_hand_wins_until_the_next_commit(house: House) -> None:
+    claim = house.first.claim()
+    run(house.first.offsets.commit(G, {T0: FULL}, claim))
+    assert house.second.fetch(T0) == {T0: FULL}
+    house.edit(100)
+    for broker in (house.first, house.second):
+        assert broker.fetch(T0) == {T0: OffsetAndMetadata(100)}, "what the commit said does not belong to it"
+    run(house.first.offsets.commit(G, {T0: FULL}, claim))
+    assert house.second.fetch(T0) == {T0: FULL}
+
+
+def test_a_number_without_a_claim_is_the_number_alone(house: House) -> None:
+    run(house.first.offsets.commit(G, {T0: FULL}, house.first.claim()))
+    assert run(house.second.offsets.commit(G, {T0: OffsetAndMetadata(8, 1, "x")}, None)) == {T0: ErrorCode.NONE}
+    assert house.first.fetch(T0) == {T0: OffsetAndMetadata(8)}
+    assert run(house.second.offsets.commit("new", {T1: OffsetAndMetadata(1)}, None)) == {T1: ErrorCode.NONE}
+    assert house.server.paths("/consumers/new") == [
+        "/consumers/new",
+        "/consumers/new/offsets",
+        "/consumers/new/offsets/t",
+        "/consumers/new/offsets/t/1",
+    ]
+
+
+def test_odd_names_have_a_place_of_their_own(house: House) -> None:
+    names = ["", ".", "..", "a/b", "a", "%", "%2F", "ü \n"]
+    for offset, name in enumerate(names):
+        claim = run(house.first.claims.claim(group_path(name), 1))
+        run(house.first.offsets.commit(name, {T0: OffsetAndMetadata(offset)}, claim))
+    for offset, name in enumerate(names):
+        assert house.second.number(group=name) == offset
+    assert run(house.second.offsets.groups()) == sorted(names)
+
+
+def test_what_is_refused(house: House) -> None:
+    house.config["offset.metadata.max.bytes"] = 3
+    missing = TopicPartition("t", 99)
+    offsets = {T0: FULL, T1: OffsetAndMetadata(1, metadata="1234"), missing: OffsetAndMetadata(1)}
+    assert run(house.first.offsets.commit(G, offsets, house.first.claim())) == {
+        T0: ErrorCode.NONE,
+        T1: ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        missing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+    assert house.first.fetch() == {T0: FULL}
+
+
+def test_a_zombie_cannot_commit(house: House) -> None:
+    zombie = house.first.claim()
+    run(house.first.offsets.commit(G, {T0: FULL}, zombie))
+    run(house.hand.delete("/consumers/g/coordinator"))
+    claim = house.second.claim()
+    with pytest.raises(ClaimLostError):
+        run(house.first.offsets.commit(G, {T0: OffsetAndMetadata(1), U0: OffsetAndMetadata(2)}, zombie))
+    assert house.second.fetch() == {T0: FULL}
+    assert "/consumers/g/offsets/u" not in house.server.paths(), "not even a container"
+    assert run(house.second.offsets.commit(G, {T0: OffsetAndMetadata(8)}, claim)) == {T0: ErrorCode.NONE}
+
+
+def test_a_claim_ends_with_its_session(house: House) -> None:
+    claim = house.first.claim()
+    house.first.client.expire_session()
+    with pytest.raises(ClaimLostError):
+        run(house.first.offsets.commit(G, {T0: FULL}, claim))
+    assert house.second.fetch(T0) == {}
+
+
+def test_lost_connection_makes_everything_invalid(house: House) -> None:
+    house.edit(5)
+    assert house.first.number() == 5
+    house.first.client.lose_connection()
+    house.edit(6)
+    house.first.client.reconnect()
+    assert house.first.number() == 6
+
+
+def test_nonsense_in_a_number_is_an_error_until_it_is_mended(house: House) -> None:
+    house.edit("x")
+    assert house.first.fetch(T0) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
+    house.edit(6)
+    assert house.first.number() == 6
+
+
+def test_removed_by_hand(house: House) -> None:
+    claim = house.first.claim()
+    run(house.first.offsets.commit(G, {T0: FULL}, claim))
+    assert house.second.fetch() == {T0: FULL}
+    for path in ("offsets/t/0", "offsets/t", "commits/t/0"):
+        run(house.hand.delete(f"/consumers/g/{path}"))
+    assert house.second.fetch() == {} and house.second.fetch(T0) == {}
+    assert run(house.first.offsets.commit(G, {T0: FULL}, claim)) == {T0: ErrorCode.NONE}, "paths are made anew"
+    assert house.second.fetch() == {T0: FULL}

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from kafkalite.common.clock import Clock
     from kafkalite.controller.controller import Controller
     from kafkalite.coordinator.group.coordinator import GroupCoordinator
+    from kafkalite.coordinator.offsets.manager import OffsetManager
     from kafkalite.coordinator.transaction.coordinator import TransactionCoordinator
     from kafkalite.log.manager import LogManager
     from kafkalite.replication.manager import ReplicaManager
@@ -68,6 +69,7 @@ class BrokerServices:
     topics: TopicAdmin
     configs: ConfigAdmin
     producer_ids: ProducerIdManager
+    offsets: OffsetManager
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     clock: Clock

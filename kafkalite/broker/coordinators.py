@@ -40,7 +40,7 @@ class Coordinators:
         config: DynamicConfig,
     ) -> None:
         claims = ClaimStore(stores.client, clock)
-        offsets = OffsetManager(stores.client, clock, config, lambda tp: metadata.state(tp) is not None)
+        self.offsets = offsets = OffsetManager(stores.client, clock, config, lambda tp: metadata.state(tp) is not None)
         self._markers = BrokerMarkerChannel(open_connection, config["request.timeout.ms"] / 1000)
         self.groups = GroupCoordinator(
             broker_id, claims, GroupStore(stores.client, claims), offsets, metadata, clock, config

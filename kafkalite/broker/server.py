@@ -134,6 +134,7 @@ class BrokerServer:
             topics=self._topics,
             configs=ConfigAdmin(self.broker_id, stores.config, self._metadata, config.dynamic),
             producer_ids=ProducerIdManager(self.broker_id, stores.producer_ids),
+            offsets=None,  # type: ignore[arg-type]
             groups=None,  # type: ignore[arg-type]
             transactions=None,  # type: ignore[arg-type]
             clock=self._clock,

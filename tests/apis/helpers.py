@@ -21,6 +21,7 @@ from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker, Endpoint, Pa
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import FileRegion, Part, TopicPartition
+from kafkalite.coordinator.offsets.manager import OffsetManager
 from kafkalite.network.request import ConnectionInfo, Request
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
@@ -226,6 +227,7 @@ class FakeBroker:
         self.transactions: Any = None
         self.config = DynamicConfig(BROKER_CONFIGS, {"zookeeper.connect": "zk", **(static or {})})
         self.config_store = ConfigStore(client, self.clock.time_ms)
+        self.offsets = OffsetManager(client, self.clock, self.config, lambda tp: self.metadata.state(tp) is not None)
         self.topic_store = TopicStore(client)
         self.topics = TopicAdmin(
             self.topic_store, AdminStore(client), self.metadata, self.config, self.clock, random.Random(1)
@@ -241,6 +243,7 @@ class FakeBroker:
             topics=self.topics,
             configs=ConfigAdmin(1, self.config_store, self.metadata, self.config),
             producer_ids=ProducerIdManager(1, FakeIds()),
+            offsets=self.offsets,
             groups=cast("Any", self.groups),
             transactions=cast("Any", self.transactions),
             clock=self.clock,

@@ -1,4 +1,4 @@
-"""Exactly once: an application that consumes, transforms and produces is killed, brokers too; each result is there once.
+"""Exactly once: an application that consumes, transforms and produces is killed, brokers too; each result is once.
 
 ``KAFKALITE_SEED`` repeats the plan of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long form too.
 """
@@ -16,7 +16,7 @@ import pytest
 
 from integration.conftest import AGAINST_KAFKA, ClusterFactory
 from integration.faults.applications import Application, ResultReader
-from integration.faults.cluster import create_topic, states, wait_in_sync
+from integration.faults.cluster import create_topic, is_registered, states, wait_in_sync
 from integration.faults.groups import GROUP as GROUP_KIND
 from integration.faults.groups import TRANSACTION, ask_coordinator, find_coordinator
 from integration.faults.members import SteadyProducer
@@ -186,6 +186,7 @@ def run_kills(make_cluster: ClusterFactory, folder: Path, kills: int) -> None:
             aborted += last not in (STARTED, READY, COMMITTED)
             running[kill.application] = pipeline.start(kill.application)
             if broker:
+                wait_for(lambda broker=broker: not is_registered(cluster, broker), "its session ends")  # type: ignore[misc]
                 time.sleep(kill.hold)
                 cluster.start_broker(broker)
             print(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from kafkalite.apis.leader_hints import leader_endpoints
@@ -23,6 +23,7 @@ from kafkalite.protocol.produce import (
 )
 
 if TYPE_CHECKING:
+    from kafkalite.apis.produce_transactional import TransactionalProduce
     from kafkalite.replication.results import ProduceResult
 
 log = logging.getLogger(__name__)
@@ -30,9 +31,10 @@ log = logging.getLogger(__name__)
 _NOTHING = memoryview(b"")
 _OVERHEAD = 12
 _HEADER_SIZE = 61
-_SIZE_AND_MAGIC = struct.Struct(">ixxxxB")
-_ATTRIBUTES_LOW = 22
+_SIZE_MAGIC_ATTRIBUTES = struct.Struct(">i4xB5xB")
 _ZSTD = 4
+_TRANSACTIONAL = 0x10
+_NO_REFUSAL = (ErrorCode.NONE, "")
 _MAGIC_2_FROM = 3
 _ZSTD_FROM = 7
 _LEADER_HINT_FROM = 10
@@ -45,6 +47,7 @@ class ProduceApi:
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self._append = services.replicas.append_records
+        self._transactional: TransactionalProduce | None = None
 
     def handle(self, request: Request) -> None:
         """Answer now (acks 0 and 1) or once the replicas have it (acks -1). Raises ``ProtocolError``."""
@@ -60,8 +63,6 @@ class ProduceApi:
                         return
             if acks not in (-1, 0, 1):
                 self._refuse(request, produce, ErrorCode.INVALID_REQUIRED_ACKS)
-            elif produce.transactional_id is not None:
-                self._refuse(request, produce, ErrorCode.INVALID_TXN_STATE)
             elif acks:
                 self._append(produce.timeout_ms, acks, entries, lambda results: self._answer(request, results))
                 # What waits for its replicas is in the log: the memory that it came in is needed for the next.
@@ -73,36 +74,92 @@ class ProduceApi:
             self._refuse(request, produce, ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _append_usable(self, request: Request, produce: ProduceRequest) -> None:
-        """Some partitions' bytes are refused before any log sees them; the others are appended."""
+        """Bytes that are refused before any log sees them, or that belong to a transaction."""
         version = request.header.api_version
         refused: dict[int, ProducePartitionResponse] = {}
         usable: list[tuple[TopicPartition, memoryview]] = []
+        transactional = False
         for index, (tp, records) in enumerate(produce.partitions):
             refusal = _refusal(version, records)
-            if refusal is None:
+            if refusal is None or refusal is _NO_REFUSAL:
                 usable.append((tp, records))
+                transactional = transactional or refusal is not None
             else:
                 refused[index] = ProducePartitionResponse(tp[0], tp[1], refusal[0], error_message=refusal[1])
 
         def done(results: Sequence[ProduceResult]) -> None:
-            if produce.acks == 0:
-                request.close_connection("a produce request with acks=0 failed")
-                return
-            rest = iter(results)
-            answers = [
-                refused[index] if index in refused else self._partition_answer(next(rest))
-                for index in range(len(produce.partitions))
-            ]
-            self._send_safely(request, answers)
+            self._answer_both(request, produce, refused, results)
 
         if produce.acks not in (-1, 0, 1):
             self._refuse(request, produce, ErrorCode.INVALID_REQUIRED_ACKS)
-        elif produce.transactional_id is not None:
-            self._refuse(request, produce, ErrorCode.INVALID_TXN_STATE)
+        elif transactional:
+            self._append_transactional(request, produce, refused, usable)
         elif usable:
             self._append(produce.timeout_ms, produce.acks, usable, done)
         else:
             done(())
+
+    def _append_transactional(
+        self,
+        request: Request,
+        produce: ProduceRequest,
+        refused: dict[int, ProducePartitionResponse],
+        usable: list[tuple[TopicPartition, memoryview]],
+    ) -> None:
+        from kafkalite.apis.produce_transactional import TransactionalProduce, producer_of
+
+        if produce.transactional_id is None:
+            self._refuse(request, produce, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return
+        producer = producer_of(usable)
+        if producer is None:
+            self._refuse(request, produce, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            return
+        if self._transactional is None:
+            self._transactional = TransactionalProduce(self._services)
+
+        def append(unverified: Mapping[TopicPartition, tuple[ErrorCode, str | None]]) -> None:
+            for index, (tp, _) in enumerate(produce.partitions):
+                if tp in unverified and index not in refused:
+                    error, message = unverified[tp]
+                    refused[index] = ProducePartitionResponse(tp[0], tp[1], error, error_message=message)
+            rest = [entry for index, entry in enumerate(produce.partitions) if index not in refused]
+            try:
+                if rest:
+                    self._append(
+                        produce.timeout_ms,
+                        produce.acks,
+                        rest,
+                        lambda results: self._answer_both(request, produce, refused, results),
+                    )
+                else:
+                    self._answer_both(request, produce, refused, ())
+            except Exception:
+                log.exception("A produce request failed")
+                self._refuse(request, produce, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+        self._transactional.verify(request.header.api_version, produce.transactional_id, producer, usable, append)
+
+    def _answer_both(
+        self,
+        request: Request,
+        produce: ProduceRequest,
+        refused: Mapping[int, ProducePartitionResponse],
+        results: Sequence[ProduceResult],
+    ) -> None:
+        """What was refused here beside what the logs said of the others."""
+        if produce.acks == 0:
+            if refused:
+                request.close_connection("a produce request with acks=0 failed")
+            else:
+                _answer_nothing(request, results)
+            return
+        rest = iter(results)
+        answers = [
+            refused[index] if index in refused else self._partition_answer(next(rest))
+            for index in range(len(produce.partitions))
+        ]
+        self._send_safely(request, answers)
 
     def _answer(self, request: Request, results: Sequence[ProduceResult]) -> None:
         self._send_safely(request, [self._partition_answer(result) for result in results])
@@ -166,14 +223,14 @@ def _answer_nothing(request: Request, results: Sequence[ProduceResult]) -> None:
 
 
 def _refusal(version: int, records: memoryview) -> tuple[ErrorCode, str] | None:
-    """What is wrong with the outer form of one partition's records, from version 3 on."""
+    """What is wrong with the outer form of one partition's records, from version 3 on; nothing, but transactional."""
     size = len(records)
     if size < _HEADER_SIZE:
         return (
             ErrorCode.INVALID_RECORD,
             f"Produce requests with version {version} must have at least one record batch per partition",
         )
-    length, magic = _SIZE_AND_MAGIC.unpack_from(records, 8)
+    length, magic, attributes = _SIZE_MAGIC_ATTRIBUTES.unpack_from(records, 8)
     if magic != 2:
         return (
             ErrorCode.INVALID_RECORD,
@@ -185,12 +242,12 @@ def _refusal(version: int, records: memoryview) -> tuple[ErrorCode, str] | None:
             f"Produce requests with version {version} are only allowed to contain exactly one record batch "
             "per partition",
         )
-    if version < _ZSTD_FROM and records[_ATTRIBUTES_LOW] & 7 == _ZSTD:
+    if version < _ZSTD_FROM and attributes & 7 == _ZSTD:
         return (
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
             f"Produce requests with version {version} are not allowed to use ZStandard compression",
         )
-    return None
+    return _NO_REFUSAL if attributes & _TRANSACTIONAL else None
 
 
 def _by_topic(answers: list[ProducePartitionResponse]) -> list[ProducePartitionResponse]:

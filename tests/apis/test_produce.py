@@ -111,10 +111,10 @@ def test_other_acks_are_refused(acks: int) -> None:
     assert not broker.replicas.appended
 
 
-def test_a_transaction_is_refused() -> None:
+def test_a_transactional_producer_may_send_batches_outside_transactions() -> None:
     broker = FakeBroker()
     send(broker, 9, [(T0, batch())], acks=-1, transactional_id="tx")
-    assert answer(broker, 9)[T0].error == ErrorCode.INVALID_TXN_STATE
+    assert answer(broker, 9)[T0].error == ErrorCode.NONE
 
 
 def test_acks_0_gets_no_answer() -> None:

@@ -20,6 +20,7 @@ from kafkalite.coordinator.transaction.housekeeping import Housekeeping
 from kafkalite.coordinator.transaction.ownership import Entry, Ownership, StatePartition
 from kafkalite.coordinator.transaction.ports import Config, Outside
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionListing
+from kafkalite.coordinator.transaction.verification import Verifier
 from kafkalite.zk.port import SessionState, ZkError
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.transactions import TransactionStore
@@ -46,6 +47,8 @@ class TransactionCoordinator:
         self._ownership = Ownership(broker_id, claims, store, outside.cluster)
         self._completion = Completion(self._ownership, outside, clock)
         self._housekeeping = Housekeeping(self._ownership, self._completion, clock, config)
+        self.verifier = Verifier(store)
+        """For the leaders on this broker: it needs no claim."""
         self._ownership.on_loaded = self._loaded
 
     def start(self) -> None:

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 from kafkalite.common.tasks import gather
 from kafkalite.zk.port import (
+    Check,
     Create,
     Delete,
+    MultiError,
     NodeExistsError,
     Op,
     SetData,
@@ -95,8 +97,27 @@ class TransactionStore:
             return None
         return transactions.decode_transaction(path, found[0], transactional_id), found[1]
 
+    async def read_current(self, transactional_id: str) -> TransactionMetadata | None:
+        """As :meth:`read`, but never what the server that is asked had before others wrote: takes a write's time."""
+        while True:
+            found = await self.read(transactional_id)
+            if found is None:
+                # A transaction, even one that changes nothing, is answered when the server has caught up.
+                await self._client.multi([Check(transactions.TRANSACTIONS, -1)])
+                found = await self.read(transactional_id)
+                return None if found is None else found[0]
+            path = transactions.id_path(await self.partition_for(transactional_id), transactional_id)
+            try:
+                await self._client.multi([Check(path, found[1].version)])
+            except MultiError:
+                continue
+            return found[0]
+
     async def load(self, number: int) -> dict[str, Stored]:
-        """Every transactional id of a state partition that can be understood. Call it after the claim, in the same session."""
+        """Every transactional id of a state partition that can be understood.
+
+        Call it after the claim, in the same session.
+        """
         names = await children(self._client, transactions.ids_path(number))
 
         async def one(transactional_id: str) -> tuple[TransactionMetadata, ZnodeStat] | None:

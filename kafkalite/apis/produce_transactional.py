@@ -1,0 +1,172 @@
+"""Batches of transactions: each is verified to belong to one that is open, unless the log knows that already.
+
+Answers to: ``kafka.server.ReplicaManager.{handleProduceAppend,maybeStartTransactionVerificationForPartitions}``.
+Reactor shell.
+
+A producer pipelines its requests: while one waits for ZooKeeper, those behind it wait with it, or they would reach the
+log out of order.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
+
+from kafkalite.apis.services import BrokerServices
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import spawn
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
+from kafkalite.log.producer_entry import ProducerEntry
+
+log = logging.getLogger(__name__)
+
+_PRODUCER: Final = struct.Struct(">qh")
+_PRODUCER_AT: Final = 43
+_TRANSACTIONAL: Final = 0x10
+_ATTRIBUTES_LOW: Final = 22
+_ATTEMPTS: Final = 5
+_ABORTABLE_FROM: Final = 11
+_RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+    }
+)
+
+Refusals = dict[TopicPartition, tuple[ErrorCode, str | None]]
+Entries = Sequence[tuple[TopicPartition, memoryview]]
+Then = Callable[[Refusals], object]
+
+
+def producer_of(entries: Entries) -> ProducerIdAndEpoch | None:
+    """The one producer whose transactional batches these are; ``None`` where there are several."""
+    producers = {
+        _PRODUCER.unpack_from(records, _PRODUCER_AT)
+        for _, records in entries
+        if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
+    }
+    return ProducerIdAndEpoch(*producers.pop()) if len(producers) == 1 else None
+
+
+class TransactionalProduce:
+    """Calls back with what is refused, at once or later, but in order; the rest is to be appended in that very call."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self._services = services
+        self._busy: dict[int, deque[_Job]] = {}
+
+    def verify(
+        self, version: int, transactional_id: str, producer: ProducerIdAndEpoch, entries: Entries, then: Then
+    ) -> None:
+        """``entries`` of a request of ``version``; ``then`` must not raise."""
+        named = [tp for tp, records in entries if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL]
+        job = _Job(version, transactional_id, producer, named, then)
+        waiting = self._busy.get(producer.producer_id)
+        if waiting is not None:
+            waiting.append(job)
+        elif not self._unverified(job):
+            then({})
+        else:
+            self._busy[producer.producer_id] = deque((job,))
+            spawn(self._work_off(producer.producer_id), "verifying transactions")
+
+    async def _work_off(self, producer_id: int) -> None:
+        waiting = self._busy[producer_id]
+        while waiting:
+            job = waiting[0]
+            try:
+                refused = await self._verified(job)
+            except Exception:
+                log.exception("%s could not be verified", job.transactional_id)
+                refused = dict.fromkeys(job.partitions, (ErrorCode.UNKNOWN_SERVER_ERROR, None))
+            job.then(refused)
+            waiting.popleft()
+        del self._busy[producer_id]
+
+    async def _verified(self, job: _Job) -> Refusals:
+        refused: Refusals = {}
+        for _ in range(_ATTEMPTS):
+            before = self._unverified(job)
+            for tp in refused:
+                before.pop(tp, None)
+            if not before:
+                return refused
+            epoch = job.producer.producer_epoch
+            ended = [tp for tp, entry in before.items() if entry is not None and entry.producer_epoch == epoch]
+            errors = await self._services.transactions.verifier.verify(
+                job.transactional_id, job.producer, list(before), ended
+            )
+            refused.update({tp: _told(error, job.version) for tp, error in errors.items() if error})
+            if all(self._entry(tp, job.producer) is entry for tp, entry in before.items()):
+                return refused
+            # The log has had a batch or a marker of this producer meanwhile: what was verified may be over.
+        unsure = _told(ErrorCode.CONCURRENT_TRANSACTIONS, job.version)
+        return {**dict.fromkeys(self._unverified(job), unsure), **refused}
+
+    def _unverified(self, job: _Job) -> dict[TopicPartition, ProducerEntry | None]:
+        """Partitions in whose logs the producer has no transaction open, with what those know of it."""
+        if not self._services.config["transaction.partition.verification.enable"]:
+            return {}
+        found = {tp: self._entry(tp, job.producer) for tp in job.partitions if self._leads(tp)}
+        return {
+            tp: entry
+            for tp, entry in found.items()
+            if entry is None
+            or entry.producer_epoch != job.producer.producer_epoch
+            or entry.current_txn_first_offset < 0
+        }
+
+    def _leads(self, tp: TopicPartition) -> bool:
+        partition = self._services.replicas.partitions.get(tp)
+        return partition is not None and partition.log is not None
+
+    def _entry(self, tp: TopicPartition, producer: ProducerIdAndEpoch) -> ProducerEntry | None:
+        # Every batch or marker of a transaction gives the log a new entry: the same one means that nothing happened.
+        partition = self._services.replicas.partitions.get(tp)
+        if partition is None or partition.log is None:
+            return None
+        state: Any = cast("Any", partition.log).producer_state
+        entry: ProducerEntry | None = state.entries.get(producer.producer_id)
+        return entry
+
+
+class _Job:
+    """One request's partitions."""
+
+    __slots__ = ("partitions", "producer", "then", "transactional_id", "version")
+
+    def __init__(
+        self,
+        version: int,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: list[TopicPartition],
+        then: Then,
+    ) -> None:
+        self.version = version
+        self.transactional_id = transactional_id
+        self.producer = producer
+        self.partitions = partitions
+        self.then = then
+
+
+def _told(error: ErrorCode, version: int) -> tuple[ErrorCode, str | None]:
+    """``error`` as a producer understands it."""
+    if error in _RETRIABLE:
+        # Older clients do not try again after these; after this one they do, and without asking for metadata first.
+        return (
+            ErrorCode.NOT_ENOUGH_REPLICAS,
+            f"Unable to verify the partition has been added to the transaction. Underlying error: {error.name}",
+        )
+    if error is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH, None
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < _ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE, "Partition was not added to the transaction"
+    return error, None

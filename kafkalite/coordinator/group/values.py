@@ -70,7 +70,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """One SyncGroup; ``assignments`` by member id come from the leader alone. ``None``: the version has no such field."""
+    """One SyncGroup; ``assignments`` by member id come from the leader alone. ``None``: not said in this version."""
 
     group: str
     member_id: str

@@ -1,0 +1,198 @@
+"""Groups as administrators see them: listed, described, deleted, and forgotten when nothing of them is left.
+
+Answers to: ``kafka.coordinator.group.GroupCoordinator.{handleListGroups,handleDescribeGroup,handleDeleteGroups}`` and
+``GroupMetadataManager.cleanupGroupMetadata``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import gather
+from kafkalite.coordinator.group.group import Group
+from kafkalite.coordinator.group.group_offsets import GroupOffsets
+from kafkalite.coordinator.group.host import GroupHost
+from kafkalite.coordinator.group.hosted import HostedGroup
+from kafkalite.coordinator.group.old_consumers import OldConsumers
+from kafkalite.coordinator.group.states import GroupState
+from kafkalite.coordinator.group.subscriptions import subscribed_topics
+from kafkalite.coordinator.group.values import GroupDescription, GroupListing, MemberDescription
+from kafkalite.coordinator.offsets.manager import OffsetManager
+from kafkalite.zk.port import ZkError
+from kafkalite.zk.stores.claims import Claim, ClaimLostError
+from kafkalite.zk.stores.groups import GroupStore
+
+log = logging.getLogger(__name__)
+CLASSIC = "classic"
+
+
+class GroupAdmin:
+    """What concerns groups as a whole."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        host: GroupHost,
+        store: GroupStore,
+        offsets: OffsetManager,
+        group_offsets: GroupOffsets,
+        old: OldConsumers,
+        clock: Clock,
+    ) -> None:
+        self._broker_id = broker_id
+        self._host = host
+        self._store = store
+        self._offsets = offsets
+        self._group_offsets = group_offsets
+        self._old = old
+        self._clock = clock
+
+    async def describe(self, group: str) -> GroupDescription:
+        """One group; a group that does not exist is dead."""
+        try:
+            hosted = await self._host.obtain(group, create=False)
+            if hosted is None or not await self._is_something(hosted):
+                return GroupDescription(group, state=GroupState.DEAD.value)
+        except ApiError as error:
+            return GroupDescription(group, error.code)
+        return description(hosted.core)
+
+    async def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[GroupListing]:
+        """This broker's groups: those that it coordinates, and those that it would if anybody asked.
+
+        The filters know no case; empty ones let everything through. Raises :class:`ApiError` where ZooKeeper is away.
+        """
+        if types and CLASSIC not in (kind.lower() for kind in types):
+            return []
+        found = [listing(hosted.core) for hosted in self._host.hosted.values()]
+        try:
+            found += await gather([self._unclaimed(name) for name in await self._ours_unclaimed()])
+        except ZkError as error:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
+        wanted = {state.lower() for state in states}
+        return [each for each in found if not wanted or each.state.lower() in wanted]
+
+    async def delete(self, group: str) -> ErrorCode:
+        """Remove a group without members, with its offsets."""
+        try:
+            hosted = await self._host.obtain(group, create=False)
+            if hosted is None or not await self._is_something(hosted):
+                return ErrorCode.GROUP_ID_NOT_FOUND
+            if await self._has_members(hosted):
+                return ErrorCode.NON_EMPTY_GROUP
+            await self._remove(hosted)
+        except ApiError as error:
+            return error.code
+        except ClaimLostError:
+            return ErrorCode.NOT_COORDINATOR
+        except ZkError as error:
+            log.warning("group %s could not be deleted: %s", group, error)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        log.info("group %s is deleted", group)
+        return ErrorCode.NONE
+
+    async def expire(self) -> None:
+        """Remove offsets that are too old, and groups of which nothing is left. Raises ``ZkError``."""
+        for name in [*self._host.hosted, *await self._ours_unclaimed()]:
+            claimed_before = name in self._host.hosted
+            try:
+                hosted = await self._host.obtain(name, create=False)
+                if hosted is None or await self._expire(hosted) or claimed_before or hosted.core.members:
+                    continue
+                # Nobody but us has asked for it.
+                await self._host.release(hosted)
+            except (ApiError, ClaimLostError) as error:
+                log.info("offsets of group %s were not looked at: %s", name, error)
+
+    # Inside
+
+    async def _expire(self, hosted: HostedGroup) -> bool:
+        """Expire one group's offsets; returns whether the group went with them."""
+        core = hosted.core
+        if core.state is GroupState.EMPTY:
+            topics = frozenset[str]()
+        elif core.state is GroupState.STABLE:
+            subscribed = subscribed_topics(core)
+            if subscribed is None:
+                return False
+            topics = frozenset(subscribed)
+        else:
+            return False
+        gone = await self._offsets.expire(
+            core.name,
+            hosted.claim,
+            lambda topic: topic in topics,
+            self._clock.time_ms(),
+            core.empty_since_ms if core.state is GroupState.EMPTY else None,
+        )
+        if gone:
+            log.info("group %s: %d offsets are past their retention and removed", core.name, len(gone))
+        if await self._has_members(hosted) or await self._group_offsets.any(core.name):
+            return False
+        await self._remove(hosted)
+        log.info("group %s has neither members nor offsets any more and is removed", core.name)
+        return True
+
+    async def _is_something(self, hosted: HostedGroup) -> bool:
+        """Whether it is more than a place that was made for a group which never came to be."""
+        core = hosted.core
+        if core.generation or core.state is not GroupState.EMPTY or core.members.pending:
+            return True
+        return bool(await self._old.live(core.name)) or await self._group_offsets.any(core.name)
+
+    async def _has_members(self, hosted: HostedGroup) -> bool:
+        if await self._old.live(hosted.core.name):
+            return True
+        return hosted.core.state is not GroupState.EMPTY or bool(hosted.core.members.pending)
+
+    async def _remove(self, hosted: HostedGroup) -> None:
+        async def remove(claim: Claim) -> None:
+            await self._offsets.delete_group(hosted.core.name, claim)
+
+        if hosted.core.state is not GroupState.EMPTY or hosted.core.members.pending:
+            # Somebody joined while ZooKeeper was asked.
+            raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+        await self._host.delete(hosted, remove)
+
+    async def _ours_unclaimed(self) -> list[str]:
+        """Groups that nobody coordinates, and that this broker would be asked for."""
+        names = [name for name in await self._offsets.groups() if name not in self._host.hosted]
+        found = await gather([self._host.find(name) for name in names])
+        # A group of an earlier session's claim of ours is listed too, which is as well.
+        return [name for name, broker in zip(names, found, strict=True) if broker == self._broker_id]
+
+    async def _unclaimed(self, name: str) -> GroupListing:
+        generation, has_members = await self._store.overview(name)
+        state = GroupState.STABLE if has_members else GroupState.EMPTY
+        return GroupListing(name, generation.protocol_type, state.value)
+
+
+def listing(group: Group) -> GroupListing:
+    """A group as ListGroups shows it."""
+    return GroupListing(group.name, group.protocol_type, group.state.value)
+
+
+def description(group: Group) -> GroupDescription:
+    """A group as DescribeGroups shows it: metadata and assignments only where the generation is complete."""
+    stable = group.state is GroupState.STABLE
+    members = tuple(
+        MemberDescription(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            member.metadata(group.protocol) if stable else b"",
+            member.assignment if stable else b"",
+        )
+        for member in group.members
+    )
+    return GroupDescription(
+        group.name,
+        state=group.state.value,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol if stable else "",
+        members=members,
+    )

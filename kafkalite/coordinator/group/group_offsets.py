@@ -1,0 +1,117 @@
+"""Offsets in the name of a group: who may commit, fetch and remove them.
+
+Answers to: ``kafka.coordinator.group.GroupCoordinator.{handleCommitOffsets,handleTxnCommitOffsets,handleFetchOffsets,
+handleDeleteOffsets}``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.group.host import GroupHost
+from kafkalite.coordinator.group.hosted import HostedGroup
+from kafkalite.coordinator.group.states import GroupState
+from kafkalite.coordinator.group.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kafkalite.coordinator.group.values import (
+    FetchedOffsets,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+    OffsetErrors,
+    OffsetFetchRequest,
+    TxnOffsetCommitRequest,
+)
+from kafkalite.coordinator.offsets.manager import OffsetManager
+from kafkalite.zk.port import ZkError
+from kafkalite.zk.stores.claims import ClaimLostError
+
+
+class GroupOffsets:
+    """Checks each request against its group, then hands it to the offset manager under the group's claim."""
+
+    def __init__(self, host: GroupHost, offsets: OffsetManager) -> None:
+        self._host = host
+        self._offsets = offsets
+
+    async def commit(self, request: OffsetCommitRequest) -> OffsetErrors:
+        """An error of the whole request stands at each of its partitions."""
+        # Without a generation somebody uses the group for its offsets alone, which makes it a group.
+        simple = request.generation < 0
+        try:
+            hosted = await self._host.obtain(request.group, create=simple)
+        except ApiError as refused:
+            return dict.fromkeys(request.offsets, refused.code)
+        if hosted is None:
+            return dict.fromkeys(request.offsets, ErrorCode.ILLEGAL_GENERATION)
+        error = hosted.check_commit(request.member_id, request.generation, request.instance_id)
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(request.offsets, error)
+        work = self._offsets.commit(request.group, request.offsets, hosted.claim)
+        return await self._write(hosted, request.offsets, work)
+
+    async def txn_commit(self, request: TxnOffsetCommitRequest) -> OffsetErrors:
+        """Offsets are staged; they become the group's when the transaction is committed."""
+        try:
+            hosted = await self._host.obtain(request.group, create=True)
+        except ApiError as refused:
+            return dict.fromkeys(request.offsets, refused.code)
+        assert hosted is not None
+        error = hosted.check_commit(request.member_id, request.generation, request.instance_id, transactional=True)
+        if error is not ErrorCode.NONE:
+            return dict.fromkeys(request.offsets, error)
+        try:
+            error = await self._offsets.stage(request.group, hosted.claim, request.producer, request.offsets)
+        except ClaimLostError:
+            hosted.lost()
+            error = ErrorCode.NOT_COORDINATOR
+        except ZkError:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return dict.fromkeys(request.offsets, error)
+
+    async def fetch(self, request: OffsetFetchRequest) -> FetchedOffsets:
+        """Raises :class:`ApiError` where the group cannot be asked here, or not now."""
+        if await self._host.obtain(request.group, create=False) is None:
+            return {}
+        try:
+            return await self._offsets.fetch(request.group, request.partitions, require_stable=request.require_stable)
+        except ZkError as error:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
+
+    async def delete(self, request: OffsetDeleteRequest) -> OffsetErrors:
+        """Raises :class:`ApiError` for the request as a whole."""
+        hosted = await self._host.obtain(request.group, create=False)
+        if hosted is None or not (hosted.core.generation or await self.any(request.group)):
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
+        answers = dict.fromkeys(request.partitions, ErrorCode.NONE)
+        core = hosted.core
+        if core.state is not GroupState.EMPTY:
+            if core.protocol_type != CONSUMER_PROTOCOL_TYPE:
+                raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+            topics = subscribed_topics(core)
+            for partition in request.partitions:
+                if topics is None or partition.topic in topics:
+                    answers[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        allowed = [partition for partition, error in answers.items() if error is ErrorCode.NONE]
+        if allowed:
+            work = self._offsets.delete(request.group, allowed, hosted.claim)
+            answers.update(await self._write(hosted, allowed, work))
+        return answers
+
+    async def any(self, group: str) -> bool:
+        """Whether ``group`` has offsets, staged ones included. Raises :class:`ApiError` where that cannot be known."""
+        try:
+            return bool(await self._offsets.fetch(group, None, require_stable=True))
+        except ZkError as error:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
+
+    async def _write(
+        self, hosted: HostedGroup, partitions: Iterable[TopicPartition], work: Awaitable[OffsetErrors]
+    ) -> OffsetErrors:
+        try:
+            return await work
+        except ClaimLostError:
+            hosted.lost()
+            return dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR)
+        except ZkError:
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)

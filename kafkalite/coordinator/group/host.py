@@ -1,0 +1,173 @@
+"""Which groups this broker coordinates: claims, loading, and letting go.
+
+Answers to: ``kafka.coordinator.group.GroupMetadataManager`` (``ownedPartitions``, ``loadingPartitions``) and
+``GroupCoordinator.{onElection,onResignation}``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import Future, gather
+from kafkalite.coordinator.group.group import Group, GroupLimits
+from kafkalite.coordinator.group.hosted import HostedGroup
+from kafkalite.coordinator.group.persistence import load
+from kafkalite.coordinator.placement import preferred
+from kafkalite.zk.port import ConnectionLostError, SessionExpiredError, SessionState, ZkError
+from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
+from kafkalite.zk.stores.groups import GroupStore
+from kafkalite.zk.znodes.consumers import group_path
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class GroupHost:
+    """The groups by name. ``on_claimed(name)`` is called after each claim, before anything is read under it;
+    ``on_gone(name)`` when a group is let go."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        claims: ClaimStore,
+        store: GroupStore,
+        metadata: MetadataCache,
+        clock: Clock,
+        limits: GroupLimits,
+    ) -> None:
+        self.hosted: dict[str, HostedGroup] = {}
+        self.on_claimed: Callable[[str], None] = lambda _: None
+        self.on_gone: Callable[[str], None] = lambda _: None
+        self._broker_id = broker_id
+        self._claims = claims
+        self._store = store
+        self._metadata = metadata
+        self._clock = clock
+        self._limits = limits
+        self._busy: dict[str, list[Future[None]]] = {}
+        self._term = 0
+        self._stopped = False
+
+    async def find(self, group: str) -> int | None:
+        """The broker that has the claim; where nobody has it, the live one that should. Raises ``ZkError``."""
+        if group in self.hosted:
+            # Whether or not ZooKeeper can be reached at the moment.
+            return self._broker_id
+        holder = await self._claims.holder(group_path(group))
+        return preferred(group, self._metadata.brokers) if holder is None else holder
+
+    async def obtain(self, group: str, *, create: bool) -> HostedGroup | None:
+        """The group, claimed and loaded if need be; requests that come meanwhile wait.
+
+        ``None``: nothing is known of it, and it was not to be created. Raises :class:`ApiError`: NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS where ZooKeeper is away, COORDINATOR_NOT_AVAILABLE where this broker stops.
+        """
+        while True:
+            hosted = self.hosted.get(group)
+            if hosted is not None:
+                return hosted
+            waiting = self._busy.get(group)
+            if waiting is None:
+                return await self._alone(group, self._take_over(group, create))
+            turn: Future[None] = Future()
+            waiting.append(turn)
+            await turn
+
+    async def delete(self, hosted: HostedGroup, remove: Callable[[Claim], Awaitable[None]]) -> None:
+        """End a group: ``remove`` deletes what is kept of it, its claim too. Nobody claims it meanwhile.
+
+        Raises :class:`ApiError` (NOT_COORDINATOR) where it is not coordinated here any more.
+        """
+        if self.hosted.get(hosted.core.name) is not hosted:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        self._let_go(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        await self._alone(hosted.core.name, remove(hosted.claim))
+
+    async def release(self, hosted: HostedGroup) -> None:
+        """Give a group up that another broker may well coordinate; nothing happens where that was done already."""
+        if self.hosted.get(hosted.core.name) is not hosted:
+            return
+        self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+        await self._alone(hosted.core.name, self._release(hosted.claim))
+
+    async def stop(self) -> None:
+        """Give every group up, for good."""
+        self._stopped = True
+        await gather([self.release(hosted) for hosted in list(self.hosted.values())])
+
+    def on_session(self, state: SessionState) -> None:
+        """SUSPENDED changes nothing: what is in memory is answered from there, and no write succeeds."""
+        if state is SessionState.EXPIRED:
+            self._term += 1
+            for hosted in list(self.hosted.values()):
+                self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+
+    # Inside
+
+    async def _alone(self, group: str, work: Awaitable[T]) -> T:
+        """``work`` while nobody else claims, loads or removes ``group``."""
+        assert group not in self._busy
+        self._busy[group] = []
+        try:
+            return await work
+        finally:
+            for turn in self._busy.pop(group):
+                turn.callback(None)
+
+    async def _take_over(self, group: str, create: bool) -> HostedGroup | None:
+        self._check_not_stopping()
+        term = self._term
+        try:
+            if await self.find(group) != self._broker_id:
+                raise ApiError(ErrorCode.NOT_COORDINATOR)
+            if not create and not await self._store.exists(group):
+                return None
+            claim = await self._claims.claim(group_path(group), self._broker_id)
+            if claim is None:
+                raise ApiError(ErrorCode.NOT_COORDINATOR)
+            self.on_claimed(group)
+            # After the claim and in its session: what an earlier coordinator wrote last is seen.
+            generation, members = await self._store.load(group)
+        except (ConnectionLostError, SessionExpiredError, ClaimLostError) as error:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
+        if term != self._term:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        try:
+            self._check_not_stopping()
+        except ApiError:
+            await self._release(claim)
+            raise
+        core = Group(group, self._limits)
+        load(core, generation, members, self._clock.monotonic())
+        hosted = HostedGroup(core, claim, self._store, self._clock, self._lost)
+        self.hosted[group] = hosted
+        log.info(
+            "group %s: coordinated here from epoch %d on, at generation %d with %d members",
+            group, claim.epoch, generation.number, len(members),
+        )  # fmt: skip
+        return hosted
+
+    def _check_not_stopping(self) -> None:
+        if self._stopped:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker is stopping")
+
+    def _lost(self, hosted: HostedGroup) -> None:
+        self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+
+    def _let_go(self, hosted: HostedGroup, error: ErrorCode) -> None:
+        if self.hosted.get(hosted.core.name) is hosted:
+            del self.hosted[hosted.core.name]
+            self.on_gone(hosted.core.name)
+        hosted.close(error)
+
+    async def _release(self, claim: Claim) -> None:
+        try:
+            await self._claims.release(claim)
+        except ZkError as error:
+            # It ends with the session.
+            log.info("%s was not given up: %s", claim.base, error)

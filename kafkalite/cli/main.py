@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "log-dirs": ("log_dirs", "show the log directories of brokers"),
     "get-offsets": ("get_offsets", "show the offsets of partitions"),
     "delete-records": ("delete_records", "delete records below given offsets"),
+    "transactions": ("transactions", "list, describe, end and find transactions"),
     "produce": ("produce", "produce lines from standard input"),
     "consume": ("consume", "print the records of a topic"),
     "dump-log": ("dump_log", "print the contents of segment and index files"),

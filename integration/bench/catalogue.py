@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from integration.bench.cell import Cell
+from integration.bench.commits import COMMIT_CELLS
 from integration.bench.consume import CONSUME_CELLS
 from integration.bench.latency import LATENCY_CELLS
 from integration.bench.lifecycle import FRESH_CELLS, LIFE_CELLS
 from integration.bench.produce import PRODUCE_CELLS
 
-CELLS: list[Cell] = [*FRESH_CELLS, *PRODUCE_CELLS, *CONSUME_CELLS, *LATENCY_CELLS, *LIFE_CELLS]
+CELLS: list[Cell] = [*FRESH_CELLS, *PRODUCE_CELLS, *CONSUME_CELLS, *LATENCY_CELLS, *COMMIT_CELLS, *LIFE_CELLS]

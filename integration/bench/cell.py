@@ -23,8 +23,8 @@ def fresh_topic(prefix: str) -> str:
 class Metric:
     """One number that a cell yields.
 
-    ``at_least``/``at_most`` bound the ratio kafkalite / Kafka, ``limit`` bounds kafkalite's own figure from above;
-    without any of them the number is shown for information.
+    ``at_least``/``at_most`` bound the ratio kafkalite / Kafka, ``limit`` and ``floor`` bound kafkalite's own figure
+    from above and from below; without any of them the number is shown for information.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Metric:
     at_least: float | None = None
     at_most: float | None = None
     limit: float | None = None
+    floor: float | None = None
 
     def target(self) -> str:
         """The bounds in words."""
@@ -42,6 +43,8 @@ class Metric:
             words.append(f"≤ {self.at_most:g} ×")
         if self.limit is not None:
             words.append(f"≤ {self.limit:g} {self.unit.partition(',')[0]}")
+        if self.floor is not None:
+            words.append(f"≥ {self.floor:,g} {self.unit.partition(',')[0]}")
         return ", ".join(words)
 
     def met(self, ours: float, theirs: float) -> bool | None:
@@ -53,6 +56,7 @@ class Metric:
             (self.at_least is None or ratio >= self.at_least)
             and (self.at_most is None or ratio <= self.at_most)
             and (self.limit is None or ours <= self.limit)
+            and (self.floor is None or ours >= self.floor)
         )
 
 

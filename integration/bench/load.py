@@ -13,12 +13,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from statistics import quantiles
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from integration.bench.committers import commits
 from integration.bench.raw import fetch_all
 
 CHUNK = 10000
@@ -188,6 +190,7 @@ CLIENTS: dict[str, Callable[..., dict[str, float]]] = {
     "fetch": fetch,
     "latency": latency,
     "gap": gap,
+    "commits": partial(commits, wait_for_start=wait_for_start),
 }
 
 

@@ -112,12 +112,15 @@ class OutputQueue:
     def _copy_regions(self) -> None:
         for index, part in enumerate(self._parts):
             if type(part) is FileRegion and not part.cold:
+                done = 0 if index else self._done
+                rest = FileRegion(part.fd, part.position + done, part.count - done, part.owner)
                 try:
-                    data = part.read()
+                    data = rest.read()
                 except OSError:
                     return  # sendfile meets the same, and says so
-                if len(data) == part.count:
+                if len(data) == rest.count:
                     self._parts[index] = data
+                    self._done -= done
                     self._regions -= 1
                     self.memory += len(data)
 

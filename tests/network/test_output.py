@@ -90,6 +90,27 @@ def test_small_regions_leave_with_what_surrounds_them(
     assert queue.memory == queue.size == 0
 
 
+def test_the_rest_of_a_region_that_is_copied_is_all_that_counts_as_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a connection whose large answers end so would one day count as unread, and be read no more."""
+    path = tmp_path / "segment"
+    path.write_bytes(bytes(range(256)) * 400)
+    monkeypatch.setattr("kafkalite.network.output.send_file", lambda _sock, _fd, _position, count: count - SMALL // 2)
+    with path.open("rb") as file:
+        queue = OutputQueue()
+        queue.append(b"head", 4)
+        queue.append(FileRegion(file.fileno(), 0, 100_000, file), 100_000)
+        monkeypatch.setattr("kafkalite.network.output.TURN", 50_000)
+        sock = FakeSocket()
+        assert queue.write(sock) is Written.BLOCKED
+        assert (queue.size, queue.memory) == (SMALL // 2, 0)
+        queue.append(b"tail", 4)
+        assert queue.write(sock) is Written.ALL
+    assert sock.sent == b"head" + (bytes(range(256)) * 400)[100_000 - SMALL // 2 : 100_000] + b"tail"
+    assert (queue.size, queue.memory) == (0, 0)
+
+
 def test_a_region_that_cannot_be_read_is_left_to_sendfile() -> None:
     queue = OutputQueue()
     queue.append(FileRegion(-1, 0, 10, None), 10)

@@ -5,44 +5,101 @@ Answers to: ``kafka.consumer.ZookeeperConsumerConnector``. Reactor shell (a thre
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import socket
+import time
+import uuid
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.consumer.stream import Record
+from kafkalite.consumer.config import ConsumerConfig
+from kafkalite.consumer.errors import ConsumerClosedError
+from kafkalite.consumer.fetcher import Fetcher
+from kafkalite.consumer.loop import LoopThread
+from kafkalite.consumer.rebalancer import Rebalancer
+from kafkalite.consumer.registry import Registry
+from kafkalite.consumer.stream import Record, Stream
 from kafkalite.consumer.subscription import Subscription
+from kafkalite.zk.client import KazooZkClient
 
 
 class ZooKeeperConsumer:
-    """One member, with one stream, of a group that coordinates itself through ZooKeeper."""
+    """One member, with one stream of records, of a group that coordinates itself through ZooKeeper.
+
+    ``zookeeper``: ``host:port[,host:port…][/chroot]``. ``topics``: names, or a :class:`Subscription` (which may be an
+    expression). ``settings``: the fields of :class:`ConsumerConfig`, as ``auto_offset_reset="smallest"``.
+
+    The constructor joins the group and returns once this member has its part of the partitions. It may share the group
+    with other processes, of any language, that speak the same znodes. For more parallelism start more of them.
+
+    Raises :class:`~kafkalite.common.errors.StartupError` where ZooKeeper does not answer, ``ConfigError``, and
+    :class:`ConsumerRebalanceFailedError`, as iterating does where that befalls the group later. Iterate, :meth:`commit`
+    and :meth:`close` in one thread.
+    """
 
     def __init__(self, zookeeper: str, group: str, topics: Sequence[str] | Subscription, **settings: Any) -> None:
-        raise NotImplementedError
-
-    @property
-    def consumer_id(self) -> str:
+        self.config = ConsumerConfig(zookeeper_connect=zookeeper, group_id=group, **settings)
+        self.consumer_id = f"{group}_{self.config.consumer_id or _own_name()}"
         """This member's name, as it stands under ``/consumers/<group>/ids``."""
-        raise NotImplementedError
+        subscription = topics if isinstance(topics, Subscription) else Subscription.to_topics(topics)
+        self._closed = False
+        self._loop = LoopThread(f"consumer-{self.consumer_id}")
+        self._client = KazooZkClient(
+            self._loop.call_from_thread,
+            zookeeper,
+            self.config.zookeeper_session_timeout_ms,
+            self.config.zookeeper_connection_timeout_ms,
+        )
+        self._stream = Stream(self.config.queued_max_message_chunks)
+        self._fetcher = Fetcher(self._stream, self.config)
+        registry = Registry(self._client, group, self.consumer_id)
+        self._rebalancer = Rebalancer(registry, subscription, self._stream, self._fetcher, self._loop, self.config)
+        try:
+            self._loop.run(self._start)
+        except BaseException:
+            self._stop()
+            raise
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this member owns now."""
-        raise NotImplementedError
+        """The partitions that this member reads now; none in the middle of a rebalance."""
+        return self._rebalancer.owned
 
     def poll(self, timeout: float | None = None) -> Record | None:
-        """The next record, or ``None`` where none comes within ``timeout`` seconds."""
-        raise NotImplementedError
+        """The next record; ``None`` where none comes within ``timeout`` seconds (without it: waits).
+
+        The record before it counts as read, and is part of the next commit. Raises :class:`ConsumerClosedError`,
+        :class:`ConsumerRebalanceFailedError`.
+        """
+        if self._closed:
+            raise ConsumerClosedError(self.consumer_id)
+        return self._stream.next(timeout)
 
     def __iter__(self) -> Iterator[Record]:
-        raise NotImplementedError
+        """Records for ever, or until none comes for ``consumer.timeout.ms``."""
+        wait = self.config.consumer_timeout_ms
+        while not self._closed:
+            record = self.poll(None if wait < 0 else wait / 1000)
+            if record is None:
+                return
+            yield record
 
-    def commit(self) -> Mapping[TopicPartition, int]:
-        """Write how far this member has read; returns what was written, once ZooKeeper has it."""
-        raise NotImplementedError
+    def commit(self) -> dict[TopicPartition, int]:
+        """Write how far this member has read, the last record that it got included, where that is not written yet.
+
+        Returns what was written, once ZooKeeper has it. In the middle of a rebalance it waits for its end, and finds
+        nothing to write: what was not committed before may be read again. Raises ``ZkError``.
+        """
+        if self._closed:
+            raise ConsumerClosedError(self.consumer_id)
+        self._stream.settle()
+        return self._loop.run(self._rebalancer.commit)
 
     def close(self) -> None:
-        """Commit, give the partitions back, leave the group."""
-        raise NotImplementedError
+        """Commit (where ``auto.commit.enable``, the last record included), give everything back, leave the group."""
+        if not self._closed:
+            self._stream.settle()
+            self._stop()
 
     def __enter__(self) -> ZooKeeperConsumer:
         return self
@@ -50,4 +107,33 @@ class ZooKeeperConsumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        """Close; where an exception came from the work on a record, that record does not count as read."""
+        if error is None:
+            self.close()
+        elif not self._closed:
+            self._stop()
+
+    # Inside
+
+    async def _start(self) -> None:
+        await self._client.start()
+        self._client.add_listener(self._rebalancer.on_session)
+        await self._rebalancer.start()
+
+    async def _end(self) -> None:
+        await self._rebalancer.stop()
+        await self._client.close()
+
+    def _stop(self) -> None:
+        self._closed = True
+        self._stream.close()
+        try:
+            self._loop.run(self._end)
+        finally:
+            self._fetcher.close()
+            self._loop.stop()
+
+
+def _own_name() -> str:
+    """Host, time and chance, as Kafka's consumers call themselves."""
+    return f"{socket.gethostname()}-{time.time_ns() // 1_000_000}-{uuid.uuid4().hex[:8]}"

@@ -1,12 +1,20 @@
 """From the fetcher to the reader: what was fetched and waits, what was handed out, how far it has been read.
 
-Answers to: ``kafka.consumer.{KafkaStream,ConsumerIterator,PartitionTopicInfo}``. Deterministic (a lock, no thread).
+Answers to: ``kafka.consumer.{KafkaStream,ConsumerIterator,PartitionTopicInfo}``. Deterministic (locks, no thread).
+
+A record counts as read once the next one is asked for: a reader killed over a record leaves it to its successor. (The
+0.8 consumer counts a record when it hands it out, and so may lose the one under way.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from kafkalite.common.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +28,136 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]] = ()
+
+
+@dataclass(slots=True)
+class _InHand:
+    """The record that the reader has; ``position`` is where its partition's reading stood before it."""
+
+    record: Record
+    generation: int
+    position: int
+
+
+class Stream:
+    """The records of the partitions that this member owns now; three threads meet here.
+
+    ``generation`` counts the assignments: what a fetch of an earlier one brings is dropped, and a record handed out
+    under an earlier one no longer counts. ``max_chunks``: how many fetched chunks may wait.
+    """
+
+    def __init__(self, max_chunks: int) -> None:
+        self.generation = 0
+        self._max_chunks = max_chunks
+        self._changed = threading.Condition()
+        self._chunks: deque[tuple[TopicPartition, deque[Record]]] = deque()
+        self._positions: dict[TopicPartition, int | None] = {}
+        self._in_hand: _InHand | None = None
+        self._failure: Exception | None = None
+        self._closed = False
+
+    # The reader's side
+
+    def next(self, timeout: float | None) -> Record | None:
+        """The next record; the one before it counts as read. ``None`` after ``timeout`` seconds, and once closed.
+
+        Raises what :meth:`fail` was given.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            self._settle()
+            while not self._chunks:
+                if self._failure is not None:
+                    raise self._failure
+                left = None if deadline is None else deadline - time.monotonic()
+                if self._closed or (left is not None and left <= 0):
+                    return None
+                self._changed.wait(left)
+            tp, records = self._chunks[0]
+            record = records.popleft()
+            if not records:
+                self._chunks.popleft()
+                self._changed.notify_all()
+            position = self._positions[tp]
+            self._in_hand = _InHand(record, self.generation, record.offset if position is None else position)
+            return record
+
+    def settle(self) -> None:
+        """Count the record in the reader's hand as read."""
+        with self._changed:
+            self._settle()
+
+    # The rebalancer's side
+
+    def begin(self, starts: Mapping[TopicPartition, int | None]) -> tuple[int, dict[TopicPartition, int | None]]:
+        """These partitions are ours, read as far as ``starts`` (``None``: never). Returns generation and where to
+        fetch from: what the reader has in hand is not fetched again."""
+        with self._changed:
+            self.generation += 1
+            self._positions = dict(starts)
+            self._failure = None
+            fetch = dict(starts)
+            held = self._in_hand
+            if held is not None:
+                tp = TopicPartition(held.record.topic, held.record.partition)
+                if starts.get(tp) == held.position:
+                    held.generation = self.generation
+                    fetch[tp] = held.record.offset + 1
+            return self.generation, fetch
+
+    def end(self) -> dict[TopicPartition, int]:
+        """No partition is ours any more: what waits is dropped. Returns how far each has been read, where it was."""
+        with self._changed:
+            read = self._read()
+            self.generation += 1
+            self._positions = {}
+            self._chunks.clear()
+            self._changed.notify_all()
+            return read
+
+    def read(self) -> dict[TopicPartition, int]:
+        """How far each partition of ours has been read: the next offset."""
+        with self._changed:
+            return self._read()
+
+    def fail(self, error: Exception) -> None:
+        """The reader gets ``error``, after what waits for it, until a new generation begins."""
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """The reader gets no more than what waits for it."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    # The fetcher's side
+
+    def put(self, generation: int, tp: TopicPartition, records: Sequence[Record]) -> bool:
+        """Records of ``tp``, at least one; ``False`` where they are of an earlier generation, and dropped."""
+        with self._changed:
+            if generation != self.generation:
+                return False
+            self._chunks.append((tp, deque(records)))
+            self._changed.notify_all()
+            return True
+
+    def move(self, generation: int, tp: TopicPartition, offset: int) -> None:
+        """``tp`` begins at ``offset``: it had no committed offset, or one that its log does not have."""
+        with self._changed:
+            if generation == self.generation:
+                self._positions[tp] = offset
+
+    def wait_for_room(self, timeout: float) -> bool:
+        """Whether another chunk may come now, waiting up to ``timeout`` seconds for it."""
+        with self._changed:
+            return self._changed.wait_for(lambda: len(self._chunks) < self._max_chunks, timeout)
+
+    def _settle(self) -> None:
+        held, self._in_hand = self._in_hand, None
+        if held is not None and held.generation == self.generation:
+            self._positions[TopicPartition(held.record.topic, held.record.partition)] = held.record.offset + 1
+
+    def _read(self) -> dict[TopicPartition, int]:
+        return {tp: position for tp, position in self._positions.items() if position is not None}

@@ -1,0 +1,191 @@
+"""Fetching: one thread that brings the records of the partitions that are ours into the stream.
+
+Answers to: ``kafka.consumer.{ConsumerFetcherManager,ConsumerFetcherThread}``. Reactor shell (a thread, kafka-python).
+
+Who leads a partition, and what to do when that changes, is kafka-python's part: it is used with partitions assigned by
+hand, and knows of no group. Where the log does not have the offset that we want is decided here, so that the stream
+(and with it the next commit) knows of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kafkalite.common.types import TopicPartition
+from kafkalite.consumer.config import SMALLEST, ConsumerConfig
+from kafkalite.consumer.stream import Record, Stream
+
+log = logging.getLogger(__name__)
+POLL_MS = 100
+"""How long one poll waits; a new plan is noticed as soon."""
+RETRY_SECONDS = 0.2
+REQUEST_TIMEOUT_MS = 10_000
+
+
+class _Plan:
+    """What to fetch: ``offsets`` is the next one of each partition, and goes on with what was fetched."""
+
+    def __init__(self, generation: int, starts: Mapping[TopicPartition, int | None]) -> None:
+        self.generation = generation
+        self.offsets = dict(starts)
+
+
+class Fetcher:
+    """Implements :class:`kafkalite.consumer.rebalancer.Fetching`. :meth:`meet` and :meth:`fetch` return at once."""
+
+    def __init__(self, stream: Stream, config: ConsumerConfig) -> None:
+        self._stream = stream
+        self._config = config
+        self._changed = threading.Condition()
+        self._brokers: list[str] = []
+        self._plan = _Plan(0, {})
+        self._closed = False
+        self._client: Any = None
+        self._client_brokers: list[str] = []
+        self._thread = threading.Thread(target=self._run, name="consumer-fetcher", daemon=True)
+        self._thread.start()
+
+    def meet(self, brokers: list[str]) -> None:
+        with self._changed:
+            self._brokers = brokers
+            self._changed.notify_all()
+
+    def fetch(self, generation: int, starts: Mapping[TopicPartition, int | None]) -> None:
+        with self._changed:
+            self._plan = _Plan(generation, starts)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Stop, and wait for the thread to end."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._thread.join(10)
+
+    # The thread
+
+    def _run(self) -> None:
+        from kafka.errors import KafkaError
+
+        # kafka-python warns of every reconnect; what matters of it is raised, and logged here.
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        try:
+            while (plan := self._next_plan()) is not None:
+                try:
+                    self._fetch(plan)
+                except (KafkaError, OSError) as error:
+                    log.warning("fetching failed, and is tried again: %s: %s", type(error).__name__, error)
+                    self._rest(plan)
+        except Exception as error:
+            log.exception("the fetcher failed")
+            self._stream.fail(error)
+        finally:
+            self._drop_client()
+
+    def _next_plan(self) -> _Plan | None:
+        """The plan, once there is something to fetch from somebody; ``None`` once closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or (self._plan.offsets and self._brokers))
+            return None if self._closed else self._plan
+
+    def _is_current(self, plan: _Plan) -> bool:
+        return plan is self._plan and not self._closed
+
+    def _rest(self, plan: _Plan) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._is_current(plan), RETRY_SECONDS)
+
+    def _fetch(self, plan: _Plan) -> None:
+        """Fetch by ``plan`` for as long as it holds. Raises what the library raises."""
+        from kafka import TopicPartition as LibraryPartition
+        from kafka.errors import LogTruncationError, OffsetOutOfRangeError
+
+        client = self._connected()
+        client.assign([LibraryPartition(*tp) for tp in plan.offsets])
+        self._reset(plan, client, [tp for tp, offset in plan.offsets.items() if offset is None])
+        for tp, offset in plan.offsets.items():
+            client.seek(LibraryPartition(*tp), offset)
+        while self._is_current(plan):
+            if not self._stream.wait_for_room(POLL_MS / 1000):
+                continue
+            try:
+                found = client.poll(POLL_MS)
+            except OffsetOutOfRangeError as error:
+                self._reset(plan, client, [TopicPartition(*tp) for tp in error.args[0]])
+                continue
+            except LogTruncationError as error:
+                self._truncate(plan, client, error.divergent_offsets)
+                continue
+            for tp, batch in found.items():
+                if not self._stream.put(plan.generation, TopicPartition(*tp), [_record(entry) for entry in batch]):
+                    return
+                plan.offsets[TopicPartition(*tp)] = batch[-1].offset + 1
+
+    def _reset(self, plan: _Plan, client: Any, partitions: Sequence[TopicPartition]) -> None:
+        """``auto.offset.reset``."""
+        from kafka import TopicPartition as LibraryPartition
+
+        if not partitions:
+            return
+        ask = client.beginning_offsets if self._config.auto_offset_reset == SMALLEST else client.end_offsets
+        found = ask([LibraryPartition(*tp) for tp in partitions], timeout_ms=REQUEST_TIMEOUT_MS)
+        for tp in partitions:
+            offset = found[LibraryPartition(*tp)]
+            log.info("%s: reset to the %s offset, %d", tp, self._config.auto_offset_reset, offset)
+            self._move(plan, client, tp, offset)
+
+    def _truncate(self, plan: _Plan, client: Any, ends: Mapping[Any, Any]) -> None:
+        """After an unclean election the log ends, or another one begins, before what was read."""
+        for tp, end in ends.items():
+            if end is None:
+                self._reset(plan, client, [TopicPartition(*tp)])
+            else:
+                log.warning("%s: the log was truncated to offset %d", TopicPartition(*tp), end.offset)
+                self._move(plan, client, TopicPartition(*tp), end.offset)
+
+    def _move(self, plan: _Plan, client: Any, tp: TopicPartition, offset: int) -> None:
+        from kafka import TopicPartition as LibraryPartition
+
+        client.seek(LibraryPartition(*tp), offset)
+        plan.offsets[tp] = offset
+        self._stream.move(plan.generation, tp, offset)
+
+    def _connected(self) -> Any:
+        """The library's client; a new one where all brokers that the last one was told of are gone."""
+        from kafka import KafkaConsumer
+
+        brokers = self._brokers
+        if self._client is not None and not set(brokers) & set(self._client_brokers):
+            self._drop_client()
+        if self._client is None:
+            config = self._config
+            self._client = KafkaConsumer(
+                bootstrap_servers=brokers,
+                client_id=config.client_id or config.group_id,
+                group_id=None,
+                enable_auto_commit=False,
+                auto_offset_reset="none",
+                max_partition_fetch_bytes=config.fetch_message_max_bytes,
+                fetch_min_bytes=config.fetch_min_bytes,
+                fetch_max_wait_ms=config.fetch_wait_max_ms,
+                request_timeout_ms=REQUEST_TIMEOUT_MS,
+                reconnect_backoff_max_ms=1000,
+                bootstrap_timeout_ms=REQUEST_TIMEOUT_MS,
+                metrics_enabled=False,
+            )
+            self._client_brokers = brokers
+        return self._client
+
+    def _drop_client(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def _record(entry: Any) -> Record:
+    return Record(
+        entry.topic, entry.partition, entry.offset, entry.timestamp, entry.key, entry.value, tuple(entry.headers)
+    )

@@ -1,0 +1,152 @@
+"""What the members of a group know of each other: their znodes, read under watches and written within one session.
+
+Answers to: ``kafka.utils.{ZkUtils,ZKGroupDirs,ZKGroupTopicDirs}``. Deterministic (through ``zk/port``).
+
+Everything ephemeral here, and every commit, is bound to the session: when that is over, another member may own what was
+ours, and a write that comes too late is never sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from kafkalite.cluster.model import CONTROL_PLANE_LISTENER
+from kafkalite.common.tasks import gather
+from kafkalite.common.types import TopicPartition
+from kafkalite.consumer.assignor import ThreadId
+from kafkalite.consumer.subscription import Subscription
+from kafkalite.zk.port import NodeExistsError, NoNodeError, Watch, ZkClient
+from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.znodes.brokers import IDS, broker_path, decode_broker
+from kafkalite.zk.znodes.consumers import (
+    ConsumerRegistration,
+    decode_consumer,
+    decode_offset,
+    encode_consumer,
+    encode_offset,
+    ids_path,
+    offset_path,
+    owner_path,
+)
+from kafkalite.zk.znodes.topics import TOPICS, decode_topic, topic_path
+
+
+class Registry:
+    """The znodes of ``group`` as the member ``consumer_id`` sees and writes them. Fails with ``ZkError``."""
+
+    def __init__(self, client: ZkClient, group: str, consumer_id: str) -> None:
+        self.group = group
+        self.consumer_id = consumer_id
+        self._client = client
+
+    # Who is there
+
+    async def register(self, subscription: Subscription, now_ms: int) -> None:
+        """Become a member: the others see it and rebalance. Raises ``NodeExistsError`` where the name is taken."""
+        data = encode_consumer(ConsumerRegistration(subscription.streams, subscription.pattern, now_ms))
+        if not await self._create(f"{ids_path(self.group)}/{self.consumer_id}", data):
+            raise NodeExistsError(f"{ids_path(self.group)}/{self.consumer_id}")
+
+    async def members(self, watch: Watch) -> dict[str, Subscription]:
+        """Consumer id → what it wants. ``watch`` sees who comes and who goes."""
+        ids = ids_path(self.group)
+        names = await self._client.get_children(ids, watch)
+        found = await gather(read(self._client, f"{ids}/{name}") for name in names)
+        return {
+            name: Subscription.of(decode_consumer(f"{ids}/{name}", entry[0]))
+            for name, entry in zip(names, found, strict=True)
+            if entry is not None  # gone meanwhile, as the watch will say
+        }
+
+    # What there is to read, and where
+
+    async def topics(self, watch: Watch) -> list[str]:
+        """All topics. ``watch`` sees new ones."""
+        return sorted(await self._client.get_children(TOPICS, watch))
+
+    async def partitions(self, topic: str, watch: Watch) -> list[int]:
+        """The partitions of a topic; none where there is no such topic (yet). ``watch`` sees more of them."""
+        while True:
+            try:
+                data, _ = await self._client.get(topic_path(topic), watch)
+                return sorted(decode_topic(topic, data).partitions)
+            except NoNodeError:
+                if await self._client.exists(topic_path(topic), watch) is None:
+                    return []
+
+    async def brokers(self, watch: Watch) -> list[str]:
+        """``host:port`` of each live broker. ``watch`` sees who comes and who goes."""
+        names = await self._client.get_children(IDS, watch)
+        found = await gather(read(self._client, broker_path(int(name))) for name in names)
+        brokers = [decode_broker(int(n), entry[0]) for n, entry in zip(names, found, strict=True) if entry is not None]
+        return sorted(
+            f"{endpoint.host}:{endpoint.port}"
+            for broker in brokers
+            for endpoint in broker.endpoints
+            if endpoint.security_protocol == "PLAINTEXT" and endpoint.listener != CONTROL_PLANE_LISTENER
+        )
+
+    # Who reads what
+
+    async def claim(self, tp: TopicPartition, thread: ThreadId) -> bool:
+        """Become the owner of ``tp``; ``False`` where somebody else still is."""
+        return await self._create(owner_path(self.group, tp), str(thread).encode())
+
+    async def release(self, partitions: Iterable[TopicPartition]) -> None:
+        """Give partitions back, as far as they are ours."""
+        await gather(self._release(owner_path(self.group, tp)) for tp in partitions)
+
+    async def owner_is_gone(self, tp: TopicPartition, watch: Watch) -> bool:
+        """Whether nobody owns ``tp``; otherwise ``watch`` sees its owner go."""
+        return await self._client.exists(owner_path(self.group, tp), watch) is None
+
+    # How far it has been read
+
+    async def offset(self, tp: TopicPartition) -> int | None:
+        """The next offset to read, as whoever wrote it last says; ``None``: nobody did."""
+        path = offset_path(self.group, tp)
+        entry = await read(self._client, path)
+        return None if entry is None else decode_offset(path, entry[0])
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write next offsets: the plain number, nothing beside it."""
+        session = self._client.session
+        await gather(self._commit(offset_path(self.group, tp), offset, session) for tp, offset in offsets.items())
+
+    # Inside
+
+    async def _commit(self, path: str, offset: int, session: int) -> None:
+        while True:
+            try:
+                await self._client.set(path, encode_offset(offset), session=session)
+                return
+            except NoNodeError:
+                await ensure(self._client, path.rpartition("/")[0])
+            try:
+                await self._client.create(path, encode_offset(offset), session=session)
+                return
+            except NodeExistsError:
+                continue
+
+    async def _create(self, path: str, data: bytes) -> bool:
+        """Create what is ephemeral, with its parents; ``True`` also where a lost answer left it ours already."""
+        session = self._client.session
+        while True:
+            try:
+                await self._client.create(path, data, ephemeral=True, session=session)
+                return True
+            except NoNodeError:
+                await ensure(self._client, path.rpartition("/")[0])
+            except NodeExistsError:
+                entry = await read(self._client, path)
+                if entry is not None:
+                    return entry[1].ephemeral_owner == session
+
+    async def _release(self, path: str) -> None:
+        session = self._client.session
+        entry = await read(self._client, path)
+        if entry is not None and entry[1].ephemeral_owner == session:
+            try:
+                await self._client.delete(path, session=session)
+            except NoNodeError:
+                pass

@@ -1,0 +1,68 @@
+"""JoinGroup: become a member, and wait for the next generation.
+
+Answers to: ``KafkaApis.handleJoinGroupRequest``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kafkalite.apis.context import RequestContext
+from kafkalite.coordinator.group.values import JoinRequest
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import response_class
+
+_FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
+_FIRST_THAT_TAKES_AN_ID_AND_COMES_BACK: Final = 4
+_FIRST_WITH_PROTOCOL_TYPE: Final = 7
+_FIRST_THAT_CAN_SKIP_ASSIGNMENT: Final = 9
+
+
+async def handle(context: RequestContext, request: Any) -> Any:
+    """Versions that lack a field mean what Kafka takes them to mean."""
+    version = context.version
+    has_timeout = version >= _FIRST_WITH_REBALANCE_TIMEOUT
+    answer = await context.services.groups.join(
+        JoinRequest(
+            group=request.group_id,
+            member_id=request.member_id,
+            client_id=context.client_id or "",
+            client_host=client_host(context.connection.peer),
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,
+            protocol_type=request.protocol_type,
+            protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+            instance_id=request.group_instance_id,
+            require_known_member_id=version >= _FIRST_THAT_TAKES_AN_ID_AND_COMES_BACK,
+            can_skip_assignment=version >= _FIRST_THAT_CAN_SKIP_ASSIGNMENT,
+            reason=request.reason or "",
+        )
+    )
+    kind = response_class(ApiKey.JOIN_GROUP)
+    protocol = answer.protocol
+    if protocol is None and version < _FIRST_WITH_PROTOCOL_TYPE:
+        protocol = ""
+    return kind(
+        version=version,
+        error_code=answer.error,
+        generation_id=answer.generation,
+        protocol_type=answer.protocol_type,
+        protocol_name=protocol,
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            kind.JoinGroupResponseMember(
+                version=version,
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                metadata=member.metadata,
+            )
+            for member in answer.members
+        ],
+    )
+
+
+def client_host(peer: str) -> str:
+    """Where a connection comes from as Kafka's tools show it: the address after a slash, without the port."""
+    return f"/{peer.rpartition(':')[0]}"

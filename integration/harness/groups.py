@@ -155,6 +155,8 @@ class GroupSuite:
     """The tests; a subclass says how its hosts start and what its library lacks."""
 
     assignors: Sequence[str] = ("range", "roundrobin", "sticky")
+    quiet_leaders = True
+    """Whether a leader joins once, and not again when it has looked at its topics' metadata."""
 
     @staticmethod
     def new_host(log: Path) -> MemberHost:
@@ -225,14 +227,14 @@ class GroupSuite:
         assert values(idle.records) == Counter(written)
 
     def test_static_members_restart_without_a_rebalance(self, ground: Ground, host: MemberHost) -> None:
-        """A member with an instance id comes back to what it had, and nobody else notices; the leader likewise."""
+        """A member with an instance id comes back to what it had, and nobody else notices; a leader likewise."""
         topic = ground.topic(4, 5)
         every = parts(topic, 0, 1, 2, 3)
         leader = ground.join(host, topic, group_instance_id="one")
         wait_shares([leader], every, [4], SOON)
         other = ground.join(host, topic, group_instance_id="two")
         wait_shares([leader, other], every, [2, 2], SOON)
-        for name in ("two", "one"):
+        for name in ("two", "one") if self.quiet_leaders else ("two",):
             stays, goes = (leader, other) if name == "two" else (other, leader)
             wait_values([goes], 10)
             goes.commit()

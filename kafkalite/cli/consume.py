@@ -1,21 +1,26 @@
-"""``kafkalite consume``: print the records of a topic, or of one partition of it.
+"""``kafkalite consume``: print the records of a topic, or of one partition of it; alone or as a member of a group.
 
 Answers to: ``bin/kafka-console-consumer.sh``, ``org.apache.kafka.tools.consumer.ConsoleConsumer`` and its
-``DefaultMessageFormatter`` (3.9). Reactor shell (client library).
+``DefaultMessageFormatter`` (3.9). Reactor shell (client libraries).
 
-Partitions are assigned by hand; no consumer group is needed.
+Without ``--group`` partitions are assigned by hand, and nothing is remembered.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
-from kafkalite.cli.clients import add_bootstrap, add_json, librdkafka_settings, parse_properties
+from kafkalite.cli.clients import add_json, parse_properties
+from kafkalite.cli.consume_sources import source
 from kafkalite.cli.main import UsageError
 
 FORMATTER_PROPERTIES = {
@@ -32,17 +37,27 @@ FORMATTER_PROPERTIES = {
     "null.literal": "null",
 }
 POLL_RECORDS = 500
-OFFSETS = {"earliest": -2, "latest": -1}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``consume`` with ConsoleConsumer's flags."""
     parser = subparsers.add_parser("consume", help="print the records of a topic")
-    add_bootstrap(parser, config_flag="--consumer.config")
-    parser.add_argument("--topic", required=True)
+    parser.add_argument("--bootstrap-server", metavar="HOST:PORT,…", help="brokers; this or --zookeeper is needed")
+    parser.add_argument(
+        "--zookeeper", metavar="CONNECT", help="join as a ZooKeeper consumer (Kafka 0.8 to 1.1): host:port[/chroot]"
+    )
+    parser.add_argument("--consumer.config", dest="command_config", type=Path, metavar="FILE", help="client properties")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--topic")
+    what.add_argument("--include", "--whitelist", metavar="REGEX", help="all topics that match; a group is formed")
+    parser.add_argument("--group", metavar="ID", help="join this consumer group and commit automatically")
     parser.add_argument("--partition", type=int, help="only this partition")
     parser.add_argument("--offset", default=None, metavar="N|earliest|latest", help="with --partition: where to begin")
-    parser.add_argument("--from-beginning", action="store_true", help="begin with the oldest records")
+    parser.add_argument(
+        "--from-beginning",
+        action="store_true",
+        help="begin with the oldest records (where a group has committed nothing yet)",
+    )
     parser.add_argument(
         "--from-timestamp", type=int, metavar="MS", help="begin with the first records at or after this time"
     )
@@ -61,82 +76,68 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="of the client (librdkafka's names)",
+        help="of the client (librdkafka's names; with --zookeeper those of Kafka's old consumer)",
     )
     add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print records until told to stop, ``--max-messages`` or ``--timeout-ms``."""
-    from confluent_kafka import Consumer, KafkaException
-
-    if args.offset is not None and args.partition is None:
-        raise UsageError("--offset needs --partition")
-    if args.offset is not None and args.from_beginning:
-        raise UsageError("--offset and --from-beginning contradict each other")
+    """Print records until told to stop (SIGINT, SIGTERM), ``--max-messages`` or ``--timeout-ms``."""
+    check(args)
     formatter = FORMATTER_PROPERTIES | parse_properties(args.property, "--property")
-    settings = {
-        "group.id": "kafkalite-console",
-        "enable.auto.commit": "false",
-        "auto.offset.reset": "earliest" if args.from_beginning else "latest",
-        "isolation.level": args.isolation_level,
-        **parse_properties(args.consumer_property, "--consumer-property"),
-    }
-    consumer = Consumer(librdkafka_settings(args, settings))
     count, last = 0, time.monotonic()
     out = sys.stdout.buffer
     try:
-        consumer.assign(start_positions(consumer, args))
-        while args.max_messages is None or count < args.max_messages:
-            wanted = POLL_RECORDS if args.max_messages is None else min(POLL_RECORDS, args.max_messages - count)
-            records = consumer.consume(wanted, timeout=0.2)
-            for record in records:
-                if record.error() is not None:
-                    raise KafkaException(record.error())
-                out.write(json_line(record) if args.json else format_record(record, formatter))
-            out.flush()
-            count += len(records)
-            if records:
-                last = time.monotonic()
-            elif args.timeout_ms is not None and time.monotonic() - last > args.timeout_ms / 1000:
-                break
+        with interruptible():
+            records = source(args)
+            try:
+                while args.max_messages is None or count < args.max_messages:
+                    wanted = POLL_RECORDS if args.max_messages is None else min(POLL_RECORDS, args.max_messages - count)
+                    found = records.take(wanted)
+                    for record in found:
+                        out.write(json_line(record) if args.json else format_record(record, formatter))
+                    out.flush()
+                    count += len(found)
+                    if found:
+                        last = time.monotonic()
+                    elif args.timeout_ms is not None and time.monotonic() - last > args.timeout_ms / 1000:
+                        break
+            finally:
+                records.close()
     except KeyboardInterrupt:
         pass
     finally:
-        consumer.close()
         print(f"Processed a total of {count} messages", file=sys.stderr)
     return 0
 
 
-def start_positions(consumer: Any, args: argparse.Namespace) -> list[Any]:
-    """The partitions to read with the offsets to begin at. Raises where the topic is not there."""
-    from confluent_kafka import KafkaError, KafkaException, TopicPartition
-
-    metadata = consumer.list_topics(args.topic, timeout=15).topics[args.topic]
-    if metadata.error is not None:
-        raise KafkaException(metadata.error)
-    partitions = sorted(metadata.partitions) if args.partition is None else [args.partition]
-    if not set(partitions) <= set(metadata.partitions):
-        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, f"{args.topic}-{args.partition} does not exist"))
-    if args.from_timestamp is not None:
-        found: list[Any] = consumer.offsets_for_times(
-            [TopicPartition(args.topic, i, args.from_timestamp) for i in partitions], timeout=15
-        )
-        return found
-    if args.offset is None:
-        start = OFFSETS["earliest" if args.from_beginning else "latest"]
-    else:
-        start = parse_offset(args.offset)
-    return [TopicPartition(args.topic, partition, start) for partition in partitions]
+def check(args: argparse.Namespace) -> None:
+    """Raise :class:`UsageError` for flags that contradict each other."""
+    if bool(args.bootstrap_server) == bool(args.zookeeper):
+        raise UsageError("one of --bootstrap-server and --zookeeper is needed")
+    if args.offset is not None and args.partition is None:
+        raise UsageError("--offset needs --partition")
+    if args.offset is not None and args.from_beginning:
+        raise UsageError("--offset and --from-beginning contradict each other")
+    by_hand = [flag for flag in ("partition", "offset", "from_timestamp") if getattr(args, flag) is not None]
+    if by_hand and (args.group or args.include or args.zookeeper):
+        flags = ", ".join(f"--{flag.replace('_', '-')}" for flag in by_hand)
+        raise UsageError(f"{flags}: not for a member of a group, whose partitions and offsets are the group's")
+    if args.zookeeper and args.isolation_level == "read_committed":
+        raise UsageError("--isolation-level read_committed: the ZooKeeper consumer does not know transactions")
 
 
-def parse_offset(text: str) -> int:
-    """``--offset``: a number, ``earliest`` or ``latest``, as librdkafka's (negative) logical offsets."""
-    if text in OFFSETS:
-        return OFFSETS[text]
-    if not text.isdigit():
-        raise UsageError(f"--offset {text!r}: expected a number, earliest or latest")
-    return int(text)
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM ends the work in order, as Ctrl-C does: a member that leaves is not waited for."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def format_record(record: Any, properties: dict[str, str]) -> bytes:

@@ -39,22 +39,23 @@ class ZooKeeperConsumer:
     """
 
     def __init__(self, zookeeper: str, group: str, topics: Sequence[str] | Subscription, **settings: Any) -> None:
-        self.config = ConsumerConfig(zookeeper_connect=zookeeper, group_id=group, **settings)
-        self.consumer_id = f"{group}_{self.config.consumer_id or _own_name()}"
+        config = ConsumerConfig(zookeeper_connect=zookeeper, group_id=group, **settings)
+        self.config = config
+        self.consumer_id = f"{group}_{config.consumer_id or _own_name()}"
         """This member's name, as it stands under ``/consumers/<group>/ids``."""
-        subscription = topics if isinstance(topics, Subscription) else Subscription.to_topics(topics)
         self._closed = False
         self._loop = LoopThread(f"consumer-{self.consumer_id}")
         self._client = KazooZkClient(
             self._loop.call_from_thread,
             zookeeper,
-            self.config.zookeeper_session_timeout_ms,
-            self.config.zookeeper_connection_timeout_ms,
+            config.zookeeper_session_timeout_ms,
+            config.zookeeper_connection_timeout_ms,
         )
-        self._stream = Stream(self.config.queued_max_message_chunks)
-        self._fetcher = Fetcher(self._stream, self.config)
+        self._stream = Stream(config.queued_max_message_chunks)
+        self._fetcher = Fetcher(self._stream, config)
+        subscription = topics if isinstance(topics, Subscription) else Subscription.to_topics(topics)
         registry = Registry(self._client, group, self.consumer_id)
-        self._rebalancer = Rebalancer(registry, subscription, self._stream, self._fetcher, self._loop, self.config)
+        self._rebalancer = Rebalancer(registry, subscription, self._stream, self._fetcher, self._loop, config)
         try:
             self._loop.run(self._start)
         except BaseException:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cli.consume import FORMATTER_PROPERTIES, format_record, json_line, parse_offset
+from kafkalite.cli.consume import FORMATTER_PROPERTIES, format_record, json_line
+from kafkalite.cli.consume_sources import parse_offset
 from kafkalite.cli.main import UsageError
 
 NAMES = ("timestamp", "partition", "offset", "epoch", "headers", "key")

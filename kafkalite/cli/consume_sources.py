@@ -1,0 +1,192 @@
+"""Where ``kafkalite consume`` gets its records: partitions by hand, a group, or a group of ZooKeeper consumers.
+
+Answers to: ``org.apache.kafka.tools.consumer.ConsoleConsumer.ConsumerWrapper`` and, for ``--zookeeper``,
+``kafka.consumer.OldConsumer``. Reactor shell (client libraries).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkalite.cli.clients import librdkafka_settings, parse_properties, read_properties
+from kafkalite.cli.main import UsageError
+
+if TYPE_CHECKING:
+    from kafkalite.consumer import Record
+
+OFFSETS = {"earliest": -2, "latest": -1}
+POLL_SECONDS = 0.2
+
+
+class Source(Protocol):
+    """Records, with the methods of confluent-kafka's messages."""
+
+    def take(self, count: int) -> list[Any]:
+        """At most ``count`` records, none where none came for a moment. Raises what the library raises."""
+
+    def close(self) -> None:
+        """Commit what is to be committed, and leave."""
+
+
+def source(args: argparse.Namespace) -> Source:
+    """What ``args`` ask for."""
+    if args.zookeeper:
+        return ZooKeeperSource(args)
+    if args.group or args.include:
+        return GroupSource(args)
+    return AssignedSource(args)
+
+
+class AssignedSource:
+    """Partitions assigned by hand, from where the flags say; no group is needed, nothing is committed."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._consumer = library_consumer(args, {"group.id": "kafkalite-console", "enable.auto.commit": "false"})
+        try:
+            self._consumer.assign(start_positions(self._consumer, args))
+        except BaseException:
+            self._consumer.close()
+            raise
+
+    def take(self, count: int) -> list[Any]:
+        return checked(self._consumer.consume(count, timeout=POLL_SECONDS))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class GroupSource:
+    """A member of a group: its part of the partitions, from what the group committed."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        group = args.group or f"console-consumer-{time.time_ns() % 100_000}"
+        # As ConsoleConsumer: who names no group is not remembered.
+        self._consumer = library_consumer(
+            args, {"group.id": group, "enable.auto.commit": "true" if args.group else "false"}
+        )
+        pattern = f"^({args.include})$" if args.include else args.topic
+        self._consumer.subscribe([pattern])
+
+    def take(self, count: int) -> list[Any]:
+        return checked(self._consumer.consume(count, timeout=POLL_SECONDS))
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class ZooKeeperSource:
+    """A member of a group of ZooKeeper consumers (``kafkalite.consumer``), as ``--zookeeper`` was until Kafka 2."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from kafkalite.consumer import ConsumerConfig, Subscription, ZooKeeperConsumer
+
+        properties = {
+            "group.id": args.group or f"console-consumer-{time.time_ns() % 100_000}",
+            "auto.offset.reset": "smallest" if args.from_beginning else "largest",
+            **read_properties(args.command_config),
+            **parse_properties(args.consumer_property, "--consumer-property"),
+            "zookeeper.connect": args.zookeeper,
+        }
+        settings = asdict(ConsumerConfig.from_properties(properties))
+        where, group = settings.pop("zookeeper_connect"), settings.pop("group_id")
+        # ConsoleConsumer subscribes to an expression even where it is a plain name.
+        wanted = Subscription.white_list(args.include or args.topic)
+        self._consumer = ZooKeeperConsumer(where, group, wanted, **settings)
+
+    def take(self, count: int) -> list[Any]:
+        record = self._consumer.poll(POLL_SECONDS) if count else None
+        return [] if record is None else [ZooKeeperMessage(record)]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class ZooKeeperMessage:
+    """A record of ``kafkalite.consumer`` with the methods of confluent-kafka's messages."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def topic(self) -> str:
+        return self._record.topic
+
+    def partition(self) -> int:
+        return self._record.partition
+
+    def offset(self) -> int:
+        return self._record.offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return (0 if self._record.timestamp_ms < 0 else 1), self._record.timestamp_ms
+
+    def leader_epoch(self) -> None:
+        return None
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return list(self._record.headers)
+
+    def key(self) -> bytes | None:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.value
+
+
+def library_consumer(args: argparse.Namespace, settings: Mapping[str, str]) -> Any:
+    """confluent-kafka's consumer."""
+    from confluent_kafka import Consumer
+
+    more = {
+        "auto.offset.reset": "earliest" if args.from_beginning else "latest",
+        "isolation.level": args.isolation_level,
+        **settings,
+        **parse_properties(args.consumer_property, "--consumer-property"),
+    }
+    if args.group and more["group.id"] != args.group:
+        raise UsageError(f"--group {args.group} and --consumer-property group.id={more['group.id']} contradict")
+    return Consumer(librdkafka_settings(args, more))
+
+
+def checked(records: list[Any]) -> list[Any]:
+    """``records``, none of which is an error. Raises the first that is."""
+    from confluent_kafka import KafkaException
+
+    for record in records:
+        if record.error() is not None:
+            raise KafkaException(record.error())
+    return records
+
+
+def start_positions(consumer: Any, args: argparse.Namespace) -> list[Any]:
+    """The partitions to read with the offsets to begin at. Raises where the topic is not there."""
+    from confluent_kafka import KafkaError, KafkaException, TopicPartition
+
+    metadata = consumer.list_topics(args.topic, timeout=15).topics[args.topic]
+    if metadata.error is not None:
+        raise KafkaException(metadata.error)
+    partitions = sorted(metadata.partitions) if args.partition is None else [args.partition]
+    if not set(partitions) <= set(metadata.partitions):
+        raise KafkaException(KafkaError(KafkaError._UNKNOWN_PARTITION, f"{args.topic}-{args.partition} does not exist"))
+    if args.from_timestamp is not None:
+        found: list[Any] = consumer.offsets_for_times(
+            [TopicPartition(args.topic, i, args.from_timestamp) for i in partitions], timeout=15
+        )
+        return found
+    if args.offset is None:
+        start = OFFSETS["earliest" if args.from_beginning else "latest"]
+    else:
+        start = parse_offset(args.offset)
+    return [TopicPartition(args.topic, partition, start) for partition in partitions]
+
+
+def parse_offset(text: str) -> int:
+    """``--offset``: a number, ``earliest`` or ``latest``, as librdkafka's (negative) logical offsets."""
+    if text in OFFSETS:
+        return OFFSETS[text]
+    if not text.isdigit():
+        raise UsageError(f"--offset {text!r}: expected a number, earliest or latest")
+    return int(text)

@@ -20,6 +20,7 @@ from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.config_watcher import ConfigWatcher
 from kafkalite.broker.control_plane import ControlChannel, ControlPlane
 from kafkalite.broker.controlled_shutdown import hand_over_leaderships, say_farewell
+from kafkalite.broker.coordinators import Coordinators
 from kafkalite.broker.guardian import Guardian
 from kafkalite.broker.identity import choose_broker_id
 from kafkalite.broker.metadata_watcher import MetadataWatcher
@@ -123,6 +124,17 @@ class BrokerServer:
         self._topics = TopicAdmin(
             stores.topics, stores.admin, self._metadata, config.dynamic, self._clock, random.Random()
         )
+        producer_ids = ProducerIdManager(self.broker_id, stores.producer_ids)
+        self._coordinators = Coordinators(
+            self.broker_id,
+            stores,
+            self._metadata,
+            producer_ids,
+            lambda broker: self._connector(broker, "transaction-markers")(),
+            self._clock,
+            config.dynamic,
+        )
+        self._metadata.on_brokers.append(self._coordinators.brokers_changed)
         services = BrokerServices(
             broker_id=self.broker_id,
             cluster_id=cluster_id,
@@ -133,10 +145,10 @@ class BrokerServer:
             controller=self._controller,
             topics=self._topics,
             configs=ConfigAdmin(self.broker_id, stores.config, self._metadata, config.dynamic),
-            producer_ids=ProducerIdManager(self.broker_id, stores.producer_ids),
-            offsets=None,  # type: ignore[arg-type]
-            groups=None,  # type: ignore[arg-type]
-            transactions=None,  # type: ignore[arg-type]
+            producer_ids=producer_ids,
+            offsets=self._coordinators.offsets,
+            groups=self._coordinators.groups,
+            transactions=self._coordinators.transactions,
             clock=self._clock,
         )
         self._control_plane = ControlPlane(
@@ -159,6 +171,7 @@ class BrokerServer:
         await self._registration.start()
         await self._watcher.start()
         self._controller.start()
+        self._coordinators.start()
         # Not sooner: whoever asked would be told of a cluster without brokers and topics, and clients believe that.
         self._server.open()
         log.info("broker %d serves on %s", self.broker_id, self._ports)
@@ -181,6 +194,8 @@ class BrokerServer:
             )
             if led and handed_over and self._server.connections:
                 await say_farewell(self._clock)
+        # Their claims go first: who asks next finds a coordinator that stays.
+        await self._coordinators.stop()
         self._config_watcher.close()
         await self._server.stop()
         await self._controller.stop()
@@ -219,14 +234,16 @@ class BrokerServer:
         return Broker(self.broker_id, self._config.advertised_endpoints(self._ports), self._config.rack)
 
     def _connect_to_leader(self, leader: Broker, number: int) -> RemoteLeaderEndPoint:
-        endpoint = leader.endpoint(self._config.inter_broker_listener)
-        if endpoint is None:
-            raise LookupError(f"broker {leader.id} has no listener {self._config.inter_broker_listener}")
-        client_id = f"broker-{self.broker_id}-fetcher-{number}"
         return RemoteLeaderEndPoint(
-            lambda: BrokerConnection(self._reactor, endpoint.host, endpoint.port, client_id),
-            self._config.values["replica.socket.timeout.ms"] / 1000,
+            self._connector(leader, f"fetcher-{number}"), self._config.values["replica.socket.timeout.ms"] / 1000
         )
+
+    def _connector(self, broker: Broker, purpose: str) -> Callable[[], BrokerConnection]:
+        endpoint = broker.endpoint(self._config.inter_broker_listener)
+        if endpoint is None:
+            raise LookupError(f"broker {broker.id} has no listener {self._config.inter_broker_listener}")
+        client_id = f"broker-{self.broker_id}-{purpose}"
+        return lambda: BrokerConnection(self._reactor, endpoint.host, endpoint.port, client_id)
 
     # What happens to a broker
 
@@ -242,6 +259,7 @@ class BrokerServer:
         log.info("ZooKeeper session 0x%x: %s", self._zk.session & (2**64 - 1), state.value)
         self._replicas.on_zk_state(state)
         self._controller.on_session(state)
+        self._coordinators.on_session(state)
 
     def _controller_changed(self, controller_id: int) -> None:
         if self._metadata.set_controller(controller_id):

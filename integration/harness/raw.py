@@ -42,11 +42,17 @@ def batch(
     codec: int = 0,
     producer: tuple[int, int] = (-1, -1),
     sequence: int = -1,
+    transactional: bool = False,
 ) -> bytes:
     """``count`` records of ``size`` bytes, of ``producer`` (id, epoch) from ``sequence`` on."""
     records = [Record(offset, timestamp, None, b"%0*d" % (size, max(sequence, 0) + offset)) for offset in range(count)]
     return encode_batch(
-        records, codec=codec, producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence
+        records,
+        codec=codec,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=sequence,
+        is_transactional=transactional,
     )
 
 
@@ -61,9 +67,13 @@ class RawClient(Wire):
     def __enter__(self) -> RawClient:
         return self
 
-    def produce(self, topic: str, records: bytes, partition: int = 0, acks: int = -1) -> ProducePartitionResponse:
+    def produce(
+        self, topic: str, records: bytes, partition: int = 0, acks: int = -1, transactional_id: str | None = None
+    ) -> ProducePartitionResponse:
         """The answer to one batch."""
-        request = ProduceRequest(None, acks, 10000, [(TopicPartition(topic, partition), memoryview(records))])
+        request = ProduceRequest(
+            transactional_id, acks, 10000, [(TopicPartition(topic, partition), memoryview(records))]
+        )
         body = b"".join(encode_produce(PRODUCE_VERSION, request))
         (answer,) = decode_produce_response(PRODUCE_VERSION, memoryview(self.call(PRODUCE, PRODUCE_VERSION, body)))
         return answer

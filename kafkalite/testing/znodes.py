@@ -35,13 +35,16 @@ class Znode:
     mzxid: int
     ctime_ms: int
     owner: int = 0
+    mtime_ms: int = 0
     version: int = 0
     children_version: int = 0
     sequence: int = 0
     children: set[str] = field(default_factory=set)
 
     def stat(self) -> ZnodeStat:
-        return ZnodeStat(self.czxid, self.mzxid, self.version, self.owner, self.children_version, self.ctime_ms)
+        return ZnodeStat(
+            self.czxid, self.mzxid, self.version, self.owner, self.children_version, self.ctime_ms, self.mtime_ms
+        )
 
 
 class ZnodeTree:
@@ -110,7 +113,8 @@ class ZnodeTree:
             raise NodeExistsError(path)
         if parent.owner:
             raise ZkError(path, "an ephemeral znode has no children:")
-        node = Znode(op.data, self.zxid, self.zxid, self._now_ms(), session if op.ephemeral else 0)
+        now = self._now_ms()
+        node = Znode(op.data, self.zxid, self.zxid, now, session if op.ephemeral else 0, now)
         name = path.rpartition("/")[2]
         before = parent.sequence, parent.children_version
 
@@ -129,13 +133,13 @@ class ZnodeTree:
 
     def _set(self, op: SetData, events: list[WatchEvent]) -> tuple[ZnodeStat, ZnodeStat]:
         node = self._versioned(op)
-        before = node.data, node.version, node.mzxid
+        before = node.data, node.version, node.mzxid, node.mtime_ms
 
         def undo() -> None:
-            node.data, node.version, node.mzxid = before
+            node.data, node.version, node.mzxid, node.mtime_ms = before
 
         self._undo.append(undo)
-        node.data, node.version, node.mzxid = op.data, node.version + 1, self.zxid
+        node.data, node.version, node.mzxid, node.mtime_ms = op.data, node.version + 1, self.zxid, self._now_ms()
         events.append(WatchEvent(EventType.CHANGED, op.path))
         return node.stat(), node.stat()
 

@@ -269,4 +269,4 @@ def _watcher(watch: Watch | None, path: str) -> _Watcher | None:
 
 
 def _stat(stat: Any) -> ZnodeStat:
-    return ZnodeStat(stat.czxid, stat.mzxid, stat.version, stat.ephemeralOwner, stat.cversion, stat.ctime)
+    return ZnodeStat(stat.czxid, stat.mzxid, stat.version, stat.ephemeralOwner, stat.cversion, stat.ctime, stat.mtime)

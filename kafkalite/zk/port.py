@@ -63,6 +63,7 @@ class ZnodeStat:
     ephemeral_owner: int = 0
     children_version: int = 0
     ctime_ms: int = 0
+    mtime_ms: int = 0
 
 
 class EventType(Enum):

@@ -13,12 +13,14 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.reader import OffsetReader
+from kafkalite.coordinator.offsets.removal import ANY_VERSION, OffsetRemoval, past_retention
 from kafkalite.coordinator.offsets.staged import StagedReader
+from kafkalite.coordinator.offsets.staging import OffsetStaging
 from kafkalite.coordinator.offsets.values import NO_TIMESTAMP, OffsetAndMetadata, TxnProducer
 from kafkalite.coordinator.offsets.writer import OffsetWriter
 from kafkalite.zk.port import ZkClient
 from kafkalite.zk.stores.claims import Claim, ClaimStore
-from kafkalite.zk.stores.offsets import OffsetStore
+from kafkalite.zk.stores.offsets import OffsetStore, StoredOffset
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.stores.watched import WatchedReads
 from kafkalite.zk.znodes.consumers import group_path
@@ -46,8 +48,11 @@ class OffsetManager:
         self._store = OffsetStore(client)
         self._reads = WatchedReads(client, clock)
         transactions = TransactionStore(client, ClaimStore(client, clock))
-        self._reader = OffsetReader(self._store, self._reads, StagedReader(self._store, self._reads, transactions))
+        self._staged = StagedReader(self._store, self._reads, transactions)
+        self._reader = OffsetReader(self._store, self._reads, self._staged)
         self._writer = OffsetWriter(client)
+        self._staging = OffsetStaging(self._store, transactions)
+        self._removal = OffsetRemoval(client)
 
     async def fetch(
         self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
@@ -94,7 +99,8 @@ class OffsetManager:
         self, group: str, partitions: Sequence[TopicPartition], claim: Claim
     ) -> dict[TopicPartition, ErrorCode]:
         """Remove; what does not exist counts as removed. Raises ``ClaimLostError``."""
-        raise NotImplementedError
+        removed = await self._removal.remove(group, dict.fromkeys(partitions, ANY_VERSION), claim)
+        return {tp: error or ErrorCode.NONE for tp, error in removed.items()}
 
     async def stage(
         self, group: str, claim: Claim, producer: TxnProducer, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -104,18 +110,22 @@ class OffsetManager:
         INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING or INVALID_PRODUCER_EPOCH where the transaction is not
         ongoing with this producer. Raises ``ClaimLostError``.
         """
-        raise NotImplementedError
+        for error in self.refused(offsets).values():
+            return error
+        now = self._clock.time_ms()
+        staged = {tp: replace(value, commit_timestamp_ms=now) for tp, value in offsets.items()}
+        return await self._staging.stage(group, claim, producer, staged)
 
     async def apply_staged(self, group: str, producer: TxnProducer, txn_claim: Claim, decision_mzxid: int) -> None:
         """Copy what ``producer`` staged to the group's offsets and remove it. May be called again.
 
         An offset written after the decision (``decision_mzxid``) stays. Raises ``ClaimLostError`` and ``ZkError``.
         """
-        raise NotImplementedError
+        await self._staging.apply(group, producer, txn_claim, decision_mzxid)
 
     async def discard_staged(self, group: str, producer: TxnProducer, txn_claim: Claim) -> None:
         """Remove what ``producer`` staged. May be called again. Raises ``ClaimLostError`` and ``ZkError``."""
-        raise NotImplementedError
+        await self._staging.discard(group, producer, txn_claim)
 
     async def groups(self) -> list[str]:
         """All groups that have a place in ZooKeeper, old-style ones too."""
@@ -123,7 +133,8 @@ class OffsetManager:
 
     async def delete_group(self, group: str, claim: Claim) -> None:
         """Remove all of ``group``, the claim itself last. Raises ``ClaimLostError`` and ``ZkError``."""
-        raise NotImplementedError
+        await self._removal.remove_group(group, claim)
+        self.forget(group)
 
     async def expire(
         self,
@@ -138,7 +149,17 @@ class OffsetManager:
         Topics that ``is_subscribed`` are kept. ``empty_since_ms``: when a group with members lost the last of them,
         which is when its retention begins. Raises ``ClaimLostError``.
         """
-        raise NotImplementedError
+        staged = await self._staged.view(group)
+        busy = staged.undecided | staged.decided.keys()
+        wanted = [tp for tp in await self._reader.partitions(group) if tp not in busy and not is_subscribed(tp.topic)]
+        stored = await self._reader.stored(group, wanted)
+        known = {tp: found for tp, found in stored.items() if isinstance(found, StoredOffset)}
+        retention_ms = self._config["offsets.retention.minutes"] * 60_000
+        gone = past_retention(known, now_ms, retention_ms, empty_since_ms)
+        if not gone:
+            return []
+        removed = await self._removal.remove(group, {tp: known[tp].version for tp in gone}, claim)
+        return [tp for tp in gone if removed[tp] is ErrorCode.NONE]
 
     def forget(self, group: str) -> None:
         """Drop what is cached of ``group``."""

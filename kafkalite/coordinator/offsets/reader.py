@@ -48,7 +48,10 @@ class OffsetReader:
         for _ in range(_TRIES):
             # What is staged is read first: what is applied and removed meanwhile is then found in the offsets.
             staged = await self._staged.view(group)
-            wanted = await self.partitions(group, staged) if partitions is None else partitions
+            wanted = await self.partitions(group) if partitions is None else partitions
+            if partitions is None:
+                only_staged = set(staged.decided) | (staged.undecided if require_stable else set())
+                wanted = sorted(only_staged.union(wanted))
             stored = await self.stored(group, wanted)
             if self._reads.all_valid(staged.paths):
                 return _combined(wanted, stored, staged, require_stable)
@@ -57,18 +60,17 @@ class OffsetReader:
             return dict.fromkeys(wanted, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         return _combined(wanted, stored, staged, require_stable)
 
-    async def partitions(self, group: str, staged: StagedView | None = None) -> list[TopicPartition]:
+    async def partitions(self, group: str) -> list[TopicPartition]:
         """All partitions of which ``group`` has an offset."""
         above = consumers.offsets_path(group)
         topics = await self._reads.get(above, partial(self._store.names, above))
         listed = await gather(self._numbers(f"{above}/{topic}") for topic in topics)
-        found = {
+        return sorted(
             TopicPartition(decode_name(topic), int(name))
             for topic, names in zip(topics, listed, strict=True)
             for name in names
             if name.isdecimal()
-        }
-        return sorted(found if staged is None else found | staged.decided.keys())
+        )
 
     async def stored(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Stored]:
         """What stands in the znodes of ``partitions``."""

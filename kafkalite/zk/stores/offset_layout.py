@@ -111,7 +111,7 @@ class OffsetLayout:
         if commits is None and not write.plain:
             missing.append(topic.commits_at)
         for path in missing:
-            await self._create_container(path, write.fence)
+            await create_container(self._client, path, write.fence)
         topic.numbers, topic.commits = numbers or set(), commits or set()
         self._count += len(topic.numbers)
         self._groups.setdefault(write.group, {})[write.tp.topic] = topic
@@ -122,10 +122,11 @@ class OffsetLayout:
         except NoNodeError:
             return None
 
-    async def _create_container(self, path: str, fence: Fence) -> None:
-        """Create ``path``, its parent and the group: each by itself, as another may be creating them as well."""
-        parent = path.rpartition("/")[0]
-        above = [parent.rpartition("/")[0], parent, path]
-        there = await gather(self._client.exists(each) for each in above)
-        missing = [each for each, stat in zip(above, there, strict=True) if stat is None]
-        await write_fenced(self._client, [FencedWrite(fence, [Create(each)]) for each in missing])
+
+async def create_container(client: ZkClient, path: str, fence: Fence) -> None:
+    """Create ``path``, its parent and the group: each by itself, as another may be creating them as well."""
+    parent = path.rpartition("/")[0]
+    above = [parent.rpartition("/")[0], parent, path]
+    there = await gather(client.exists(each) for each in above)
+    missing = [each for each, stat in zip(above, there, strict=True) if stat is None]
+    await write_fenced(client, [FencedWrite(fence, [Create(each)]) for each in missing])

@@ -24,12 +24,12 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """What a group has of a partition: its value, and of the number's znode mzxid, version and time of creation."""
+    """What a group has of a partition: its value, and of the number's znode mzxid, version, last write."""
 
     value: OffsetAndMetadata
     mzxid: int
     version: int
-    ctime_ms: int = 0
+    mtime_ms: int = 0
 
 
 class OffsetStore:
@@ -78,7 +78,7 @@ class OffsetStore:
                 value = _commit(beside, commit[0], value)
                 break
             # A commit came in between.
-        return StoredOffset(value, stat.mzxid, stat.version, stat.ctime_ms)
+        return StoredOffset(value, stat.mzxid, stat.version, stat.mtime_ms)
 
 
 def _commit(path: str, data: bytes, number: OffsetAndMetadata) -> OffsetAndMetadata:

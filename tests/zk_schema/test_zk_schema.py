@@ -18,11 +18,13 @@ from kafkalite.zk.verify import verify
 from kafkalite.zk.znodes import (
     admin,
     brokers,
+    claims,
     cluster,
     config,
     consumers,
     controller,
     notifications,
+    offsets,
     producer_ids,
     topics,
 )
@@ -32,6 +34,11 @@ from zk_schema import ZnodeSchema
 TP = TopicPartition("lat3", 0)
 STAT = ZnodeStat(1, 1, 0)
 OWNED = ZnodeStat(1, 1, 0, 7)
+COMMIT = offsets.OffsetAndMetadata(77, 5, "from page 7", 1795262835778)
+STAGED = offsets.StagedOffsets(
+    offsets.TxnProducer("mover-1", 4000, 3),
+    {TopicPartition("flights", 0): offsets.OffsetAndMetadata(77, 2, "", 1795262835778)},
+)
 
 
 def kind(name: str) -> ZnodeSchema:
@@ -119,6 +126,10 @@ def codecs() -> list[tuple[str, bytes, Callable[[bytes], Any], Any]]:
             None,
         ),
         ("consumer_offset", consumers.encode_offset(133), lambda d: consumers.decode_offset("p", d), 133),
+        ("group_coordinator", claims.encode_claim(2, 1795262835778), lambda d: claims.decode_claim("p", d), 2),
+        ("group_coordinator_epoch", claims.encode_epoch(3), lambda d: claims.decode_epoch("p", d), 3),
+        ("group_commit", offsets.encode_commit(COMMIT), lambda d: offsets.decode_commit("p", d, 77), COMMIT),
+        ("staged_offsets", offsets.encode_staged(STAGED), lambda d: offsets.decode_staged("p", d), STAGED),
     ]
 
 

@@ -146,8 +146,8 @@ def _rest(commit: OffsetAndMetadata) -> dict[str, object]:
 def _commit(path: str, value: Mapping[str, Any], offset: int) -> OffsetAndMetadata:
     return OffsetAndMetadata(
         offset,
-        integer(value.get("leader_epoch", NO_EPOCH), f"{path} leader_epoch"),
+        integer(value.get("leader_epoch"), f"{path} leader_epoch"),
         str(value.get("metadata", "")),
-        integer(value.get("timestamp", NO_TIMESTAMP), f"{path} timestamp"),
+        integer(value.get("timestamp"), f"{path} timestamp"),
         integer(value.get("expire_timestamp", NO_TIMESTAMP), f"{path} expire_timestamp"),
     )

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from kafkalite.cli.clients import add_bootstrap, add_json, librdkafka_settings, parse_properties, print_json
-from kafkalite.cli.consume import start_positions
+from kafkalite.cli.consume_sources import start_positions
 
 REPORT_INTERVAL = 5.0
 MB = 1024.0 * 1024.0

@@ -146,14 +146,20 @@ class Group:
     def remove_member(self, member: Member, reason: str, now: float) -> None:
         """A member left or died; where it waited it learns that it is no member any more."""
         log.info("group %s: member %s goes: %s", self.name, member.member_id, reason)
-        self.answer_join(member, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
-        self.answer_sync(member, SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
-        self.members.remove(member.member_id)
-        self.unsynced.discard(member.member_id)
+        self.drop(member.member_id)
         if self.state is GroupState.PREPARING_REBALANCE:
             self.try_complete_join(now)
         else:
             self.prepare_rebalance(reason, now)
+
+    def drop(self, member_id: str) -> None:
+        """A member, or the owner of an id that was given out, is none any more; the caller sees to the rebalance."""
+        member = self.members.get(member_id)
+        if member is not None:
+            self.answer_join(member, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
+            self.answer_sync(member, SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
+        self.members.remove(member_id)
+        self.unsynced.discard(member_id)
 
     def replace_static(self, member: Member, member_id: str, ticket: Ticket, now: float) -> None:
         """A static member goes on as ``member_id``, waiting in JoinGroup; requests of the old id are fenced."""
@@ -168,7 +174,7 @@ class Group:
 
     def remove_pending(self, member_id: str, now: float) -> None:
         """The owner of an id that was given out is not waited for any more."""
-        self.members.remove(member_id)
+        self.drop(member_id)
         self.try_complete_join(now)
 
     # A rebalance: everybody joins, everybody syncs
@@ -212,7 +218,7 @@ class Group:
         if late:
             log.info("group %s: did not join in time: %s", self.name, ", ".join(each.member_id for each in late))
         for member in late:
-            self.members.remove(member.member_id)
+            self.drop(member.member_id)
         if not self.members.elect_joined_leader() and self.members:
             # Static members alone, none of whom has come: their sessions decide.
             self._phase = JoinPhase(now + self.members.rebalance_timeout_ms / 1000)
@@ -290,10 +296,10 @@ class Group:
 
     def _sync_timed_out(self, now: float) -> None:
         self._sync_deadline = _NEVER
-        late, self.unsynced = self.unsynced, set()
+        late = sorted(self.unsynced)
         for member_id in late:
-            self.members.remove(member_id)
-        self.prepare_rebalance(f"no SyncGroup in time from {', '.join(sorted(late))}", now)
+            self.drop(member_id)
+        self.prepare_rebalance(f"no SyncGroup in time from {', '.join(late)}", now)
 
     def _wake(self, deadline: float) -> None:
         self.wakes_at = min(self.wakes_at, deadline)

@@ -21,7 +21,7 @@ from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.subscriptions import subscribed_topics
 from kafkalite.coordinator.group.values import GroupDescription, GroupListing, MemberDescription
 from kafkalite.coordinator.offsets.manager import OffsetManager
-from kafkalite.zk.port import ZkError
+from kafkalite.zk.port import ConnectionLostError, SessionExpiredError, ZkError
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.groups import GroupStore
 
@@ -86,8 +86,6 @@ class GroupAdmin:
             await self._remove(hosted)
         except ApiError as error:
             return error.code
-        except ClaimLostError:
-            return ErrorCode.NOT_COORDINATOR
         except ZkError as error:
             log.warning("group %s could not be deleted: %s", group, error)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -104,7 +102,9 @@ class GroupAdmin:
                     continue
                 # Nobody but us has asked for it.
                 await self._host.release(hosted)
-            except (ApiError, ClaimLostError) as error:
+            except (ConnectionLostError, SessionExpiredError):
+                raise
+            except (ApiError, ZkError) as error:
                 log.info("offsets of group %s were not looked at: %s", name, error)
 
     # Inside
@@ -121,13 +121,14 @@ class GroupAdmin:
             topics = frozenset(subscribed)
         else:
             return False
-        gone = await self._offsets.expire(
-            core.name,
-            hosted.claim,
-            lambda topic: topic in topics,
-            self._clock.time_ms(),
-            core.empty_since_ms if core.state is GroupState.EMPTY else None,
-        )
+        empty_since = core.empty_since_ms if core.state is GroupState.EMPTY else None
+        try:
+            gone = await self._offsets.expire(
+                core.name, hosted.claim, lambda topic: topic in topics, self._clock.time_ms(), empty_since
+            )
+        except ClaimLostError:
+            hosted.lost()
+            raise
         if gone:
             log.info("group %s: %d offsets are past their retention and removed", core.name, len(gone))
         if await self._has_members(hosted) or await self._group_offsets.any(core.name):
@@ -141,12 +142,18 @@ class GroupAdmin:
         core = hosted.core
         if core.generation or core.state is not GroupState.EMPTY or core.members.pending:
             return True
-        return bool(await self._old.live(core.name)) or await self._group_offsets.any(core.name)
+        return await self._old_consumers(hosted) or await self._group_offsets.any(core.name)
 
     async def _has_members(self, hosted: HostedGroup) -> bool:
-        if await self._old.live(hosted.core.name):
+        if await self._old_consumers(hosted):
             return True
         return hosted.core.state is not GroupState.EMPTY or bool(hosted.core.members.pending)
+
+    async def _old_consumers(self, hosted: HostedGroup) -> bool:
+        try:
+            return bool(await self._old.live(hosted.core.name))
+        except ZkError as error:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
 
     async def _remove(self, hosted: HostedGroup) -> None:
         async def remove(claim: Claim) -> None:

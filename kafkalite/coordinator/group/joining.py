@@ -25,7 +25,7 @@ def join(group: Group, ticket: Ticket, request: JoinRequest, fresh_id: str, now:
     if error is not ErrorCode.NONE:
         # An id that was refused for want of room is forgotten, so that nobody is waited for in vain.
         if error is ErrorCode.GROUP_MAX_SIZE_REACHED:
-            group.members.remove(request.member_id)
+            group.drop(request.member_id)
         _refuse(group, ticket, error, request)
     elif request.member_id == UNKNOWN_MEMBER:
         _join_anew(group, ticket, request, fresh_id, now)

@@ -73,7 +73,8 @@ def stored(group: Group, store: Store, error: ErrorCode, now: float) -> None:
 def _replacement_stored(group: Group, store: Store, error: ErrorCode) -> None:
     before, after = store.replaced
     member = group.members.get(after)
-    if member is None or member.join != store.ticket:
+    if member is None or member.join != store.ticket or group.state is not GroupState.STABLE:
+        # It is gone, or was replaced in its turn, or waits for the next generation now with everybody else.
         return
     if error is not ErrorCode.NONE:
         # Nobody has heard of the new id: its owner asks again, and is given another one.

@@ -29,11 +29,18 @@ from tests.log.support import NOW, read_all
 Update = tuple[str, "str | None"]
 
 
+class QuickFileSystem(FileSystem):
+    """Forces nothing to the disk."""
+
+    def fsync(self, fd: int) -> None:
+        pass
+
+
 class StepPool:
     """A :class:`kafkalite.log.cleaner.port.CleanerPool` of :class:`StepWorker`."""
 
     def __init__(self, fs: FileSystem | None = None) -> None:
-        self.fs = fs or FileSystem()
+        self.fs = fs or QuickFileSystem()
         self.workers: list[StepWorker] = []
 
     def start(self, number: int, report: Callable[[Report], None], ended: Callable[[str], None]) -> StepWorker:
@@ -46,14 +53,11 @@ class StepPool:
         """Those that were not closed."""
         return [worker for worker in self.workers if not worker.closed]
 
-    def work(self) -> int:
-        """Carry out all orders, also those that come meanwhile; returns how many there were."""
-        count = 0
+    def work(self) -> None:
+        """Carry out all orders, also those that come meanwhile."""
         while any(worker.orders for worker in self.alive):
             for worker in self.alive:
-                count += len(worker.orders)
                 worker.work()
-        return count
 
 
 class StepWorker:
@@ -91,23 +95,24 @@ class StepWorker:
             raise RoundAborted
 
     def work(self) -> None:
-        """Carry out the orders that are there."""
-        while self.orders and not self.closed:
-            order = self.orders.pop(0)
-            if isinstance(order, Abort):
-                remove_cleaned(self.fs, self._folder)
-                self.tell(Aborted(order.number))
-                continue
-            self._folder = order.folder
-            try:
-                self.tell(Cleaner(self.fs, self._check, lambda: 0.0, _rest).clean(order, self.tell))
-            except RoundAborted:
-                remove_cleaned(self.fs, self._folder)
-                self.tell(Aborted(order.number))
-            except OSError as error:
-                self.tell(Failed(order.number, str(error), error.errno or 0))
-            except (CorruptRecordError, ApiError) as error:
-                self.tell(Failed(order.number, str(error)))
+        """Carry out the next order, where there is one."""
+        if not self.orders:
+            return
+        order = self.orders.pop(0)
+        if isinstance(order, Abort):
+            remove_cleaned(self.fs, self._folder)
+            self.tell(Aborted(order.number))
+            return
+        self._folder = order.folder
+        try:
+            self.tell(Cleaner(self.fs, self._check, lambda: 0.0, _rest).clean(order, self.tell))
+        except RoundAborted:
+            remove_cleaned(self.fs, self._folder)
+            self.tell(Aborted(order.number))
+        except OSError as error:
+            self.tell(Failed(order.number, str(error), error.errno or 0))
+        except (CorruptRecordError, ApiError) as error:
+            self.tell(Failed(order.number, str(error)))
 
 
 def _rest(_seconds: float) -> None:
@@ -159,7 +164,7 @@ def clean(
     def swap(cleaned: Cleaned) -> None:
         log.replace_segments(cleaned.base_offset, cleaned.size, cleaned.files, cleaned.replaces)
 
-    return Cleaner(fs or FileSystem(), lambda: None, lambda: 0.0, _rest).clean(job, swap).end_offset
+    return Cleaner(fs or QuickFileSystem(), lambda: None, lambda: 0.0, _rest).clean(job, swap).end_offset
 
 
 def random_updates(rng: random.Random, count: int, keys: int) -> list[Update]:

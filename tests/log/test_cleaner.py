@@ -297,7 +297,7 @@ def test_a_crash_at_any_moment_of_the_swap(tmp_path: Path, twice: bool) -> None:
         log.update_high_watermark(log.log_end_offset)
         crashing.left = steps
         try:
-            clean(log, checkpoint, fs=FileSystem())
+            clean(log, checkpoint)
         except CrashError:
             crashed = True
         else:

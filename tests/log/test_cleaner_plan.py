@@ -249,13 +249,14 @@ def test_checkpoints() -> None:
 # -- the bound on input and output
 
 
-@pytest.mark.parametrize(("rate", "seconds"), [(10_000.0, 10.0), (50_000.0, 2.0), (float("inf"), 0.0)])
+@pytest.mark.parametrize(("rate", "seconds"), [(1000.0, 10.0), (5000.0, 2.0), (float("inf"), 0.0)])
 def test_a_rate_is_kept(rate: float, seconds: float) -> None:
     clock = ManualClock()
     throttle = Throttle(rate, clock.monotonic, clock.advance)
-    for _ in range(10_000):
+    for _ in range(1000):
         throttle.passed(10)
-    assert clock.monotonic() == pytest.approx(seconds, rel=0.05)
+    # The last 0.3 seconds' worth is not waited for.
+    assert max(0.0, seconds - 0.31) <= clock.monotonic() <= seconds
 
 
 def test_slow_work_is_not_slowed() -> None:

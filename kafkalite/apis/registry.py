@@ -60,9 +60,9 @@ _MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",
     ApiKey.LIST_TRANSACTIONS: "list_transactions",
     # No authorizer yet: answered with the error that Kafka has for it.
-    ApiKey.DESCRIBE_ACLS: "unavailable",
-    ApiKey.CREATE_ACLS: "unavailable",
-    ApiKey.DELETE_ACLS: "unavailable",
+    ApiKey.DESCRIBE_ACLS: "acls",
+    ApiKey.CREATE_ACLS: "acls",
+    ApiKey.DELETE_ACLS: "acls",
 }
 
 SERVED: Final[dict[ApiKey, VersionRange]] = {key: SUPPORTED[key] for key in sorted(_MODULES)}
@@ -73,7 +73,7 @@ def load_handler(api_key: int) -> Handler:
     """The handler of a served key; its module is imported now if it was not before."""
     key = ApiKey(api_key)
     module = import_module(f"kafkalite.apis.{_MODULES[key]}")
-    handler: Handler = module.handler(key) if _MODULES[key] == "unavailable" else module.handle
+    handler: Handler = module.handler(key) if _MODULES[key] == "acls" else module.handle
     return handler
 
 

@@ -1,6 +1,6 @@
-"""Requests for what this broker does not have: an authorizer.
+"""DescribeAcls, CreateAcls and DeleteAcls of a broker without an authorizer.
 
-Answers to: ``KafkaApis`` where no authorizer is configured. Pure.
+Answers to: ``kafka.server.AclApis`` where no authorizer is configured. Pure.
 
 They are advertised, as in Kafka, and answered with the error that tells a user why.
 """

@@ -1,0 +1,308 @@
+"""Groups without a coordinator: the ZooKeeper consumer of 2017 and ours, alone and together in one group."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from kazoo.exceptions import NoNodeError
+
+from integration.conftest import ClusterFactory
+from integration.harness.clients import fresh_topic
+from integration.harness.java import KAFKA_0_10, TOOL_FLAGS, log4j
+from integration.harness.peers import classpath, java
+from integration.harness.tree import Tree
+from integration.harness.wait import wait_for
+from integration.test_clients_confluent import Confluent
+from kafkalite.consumer import Record, Subscription, ZooKeeperConsumer
+from kafkalite.embedded.cluster import LocalCluster
+
+PARTITIONS = 6
+SESSION_MS = 2000
+COMMIT_MS = 1000
+SETTINGS = {
+    "zookeeper.session.timeout.ms": str(SESSION_MS),
+    "zookeeper.connection.timeout.ms": "20000",
+    "auto.commit.interval.ms": str(COMMIT_MS),
+    "auto.offset.reset": "smallest",
+    "rebalance.max.retries": "20",
+    "rebalance.backoff.ms": "300",
+}
+BUSY = 3.0
+"""Seconds that a busy machine may add to a takeover."""
+
+
+class Feed(threading.Thread):
+    """Writes ``partition:number`` to all partitions of a topic until stopped; number n is at offset n."""
+
+    def __init__(self, cluster: LocalCluster, topic: str) -> None:
+        super().__init__(name="feed", daemon=True)
+        self.topic = topic
+        self.sent = 0
+        self._cluster = cluster
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """A few hundred records a second."""
+        producer = Producer({"bootstrap.servers": self._cluster.bootstrap, "acks": "all", "log_level": 0})
+        while not self._done.wait(0.01):
+            for partition in range(PARTITIONS):
+                producer.produce(self.topic, f"{partition}:{self.sent}", partition=partition)
+            self.sent += 1
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def finish(self) -> set[str]:
+        """Stop; all that was written."""
+        self._done.set()
+        self.join()
+        return {f"{partition}:{number}" for partition in range(PARTITIONS) for number in range(self.sent)}
+
+
+class Console:
+    """A console consumer in a process of its own, a member of ``group`` under the id ``<group>_<name>``."""
+
+    def __init__(self, command: list[str], name: str, directory: Path) -> None:
+        self.name = name
+        self._out = directory / f"{name}.out"
+        with self._out.open("wb") as out, (directory / f"{name}.err").open("wb") as err:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+
+    def read(self) -> list[str]:
+        """The lines that it printed, whole ones."""
+        text = self._out.read_text()
+        return text[: text.rfind("\n") + 1].split()
+
+    def kill(self) -> None:
+        """``kill -9``; returns once it has ended."""
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        """End in order."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+
+
+class Group:
+    """A group of console consumers on one topic, and what ZooKeeper says of it."""
+
+    def __init__(self, cluster: LocalCluster, tree: Tree, directory: Path) -> None:
+        self.topic = fresh_topic("old")
+        self.name = fresh_topic("group")
+        self.members: list[Console] = []
+        self._numbers = itertools.count()
+        self._cluster = cluster
+        self._tree = tree
+        self._directory = directory
+        Confluent().create_topic(cluster.bootstrap, self.topic, PARTITIONS, len(cluster.broker_ids), {})
+
+    def join(self, *kinds: str) -> None:
+        """More members, ``java`` or ``ours``; returns once all partitions are shared evenly."""
+        for kind in kinds:
+            name = f"{kind}{next(self._numbers)}"
+            settings = {**SETTINGS, "group.id": self.name, "consumer.id": name}
+            config = self._directory / f"{name}.properties"
+            config.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+            flags = ["--zookeeper", self._cluster.zookeeper, "--topic", self.topic, "--consumer.config", str(config)]
+            if kind == "java":
+                where = [f"-Dlog4j.configuration=file:{log4j('INFO')}", "-cp", classpath(KAFKA_0_10)]
+                command = [java(), *TOOL_FLAGS, *where, "kafka.tools.ConsoleConsumer", *flags]
+            else:
+                command = [sys.executable, "-m", "kafkalite.cli.main", "consume", *flags, "--from-beginning"]
+            self.members.append(Console(command, name, self._directory))
+        self.wait_shared(60)
+
+    def owners(self) -> dict[int, str]:
+        """Partition → name of the member that owns it."""
+        owners = {}
+        for partition, text in self._texts("owners").items():
+            consumer, _, stream = text.rpartition("-")
+            assert stream == "0"
+            owners[partition] = consumer.removeprefix(f"{self.name}_")
+        return owners
+
+    def wait_shared(self, timeout: float) -> None:
+        """Wait until the members own all partitions, each as many."""
+
+        def shared() -> bool:
+            counts = Counter(self.owners().values())
+            return counts == dict.fromkeys((m.name for m in self.members), PARTITIONS // len(self.members))
+
+        wait_for(shared, f"{[member.name for member in self.members]} share the partitions", timeout)
+
+    def offsets(self) -> dict[int, int]:
+        """Partition → committed offset."""
+        return {partition: int(text) for partition, text in self._texts("offsets").items()}
+
+    def _texts(self, kind: str) -> dict[int, str]:
+        where = f"/consumers/{self.name}/{kind}/{self.topic}"
+        texts = {}
+        for partition in self._tree.names(where):
+            try:
+                texts[int(partition)] = self._tree.zk.get(f"{where}/{partition}")[0].decode()
+            except NoNodeError:
+                continue  # gone meanwhile
+        return texts
+
+    def wait_reading(self) -> None:
+        """Wait until each member has read something new and every partition has been committed anew."""
+        lines, offsets = {m.name: len(m.read()) for m in self.members}, self.offsets()
+        wait_for(lambda: all(len(m.read()) > lines[m.name] for m in self.members), "all read")
+        wait_for(
+            lambda: len(now := self.offsets()) == PARTITIONS and all(now[p] > offsets.get(p, -1) for p in now),
+            "all commit",
+        )
+
+    def kill(self, victim: Console) -> tuple[dict[int, int], float]:
+        """Kill a member; what was committed then, and the seconds until its partitions had other owners."""
+        self.members.remove(victim)
+        victim.kill()
+        killed = time.monotonic()
+        committed = self.offsets()
+        self.wait_shared(30)
+        return committed, time.monotonic() - killed
+
+
+@pytest.fixture
+def tree(shared_cluster: LocalCluster) -> Iterator[Tree]:
+    """ZooKeeper as the shared cluster sees it."""
+    with Tree(shared_cluster.zookeeper) as tree:
+        yield tree
+
+
+def test_one_group_of_java_and_ours(shared_cluster: LocalCluster, tree: Tree, tmp_path: Path) -> None:
+    """Two consumers of 0.10.2.2 and one of ours; a Java one dies, another of ours comes, one of ours dies.
+
+    No record is skipped, nothing committed is read again, and the others take over as soon as the session is over.
+    """
+    group = Group(shared_cluster, tree, tmp_path)
+    consoles: list[Console] = []
+    try:
+        group.join("java", "java", "ours")
+        feed = Feed(shared_cluster, group.topic)
+        feed.start()
+        floors: list[Mapping[int, int]] = []
+        for victim, successors in ((0, ["ours"]), (1, [])):
+            group.wait_reading()
+            consoles = list({*consoles, *group.members})
+            committed, seconds = group.kill(group.members[victim])
+            floors.append(committed)
+            assert seconds < SESSION_MS / 1000 + BUSY
+            if successors:
+                group.join(*successors)
+        group.wait_reading()
+        everything = feed.finish()
+        consoles = list({*consoles, *group.members})
+        wait_for(lambda: everything <= {line for c in consoles for line in c.read()}, "every record has been read", 60)
+        for member in group.members:
+            member.close()
+        assert group.offsets() == dict.fromkeys(range(PARTITIONS), feed.sent)
+        assert tree.names(f"/consumers/{group.name}/ids") == []
+    finally:
+        for console in {*consoles, *group.members}:
+            console.kill()
+    times = Counter(line for console in consoles for line in console.read())
+    assert set(times) == everything
+    for line in (line for line, count in times.items() if count > 1):
+        partition, number = map(int, line.split(":"))
+        assert any(number >= floor[partition] for floor in floors), f"{line} was committed, and read again"
+
+
+def consumer_of(cluster: LocalCluster, group: str, topics: list[str] | Subscription, **more: Any) -> ZooKeeperConsumer:
+    """One of ours, in this process."""
+    settings: dict[str, Any] = {
+        "zookeeper_session_timeout_ms": SESSION_MS,
+        "auto_offset_reset": "smallest",
+        "auto_commit_interval_ms": 200,
+        **more,
+    }
+    return ZooKeeperConsumer(cluster.zookeeper, group, topics, **settings)
+
+
+def take(consumer: ZooKeeperConsumer, count: int, timeout: float = 30.0) -> list[Record]:
+    """The next ``count`` records."""
+    records: list[Record] = []
+    deadline = time.monotonic() + timeout
+    while len(records) < count:
+        record = consumer.poll(max(0.0, deadline - time.monotonic()))
+        assert record is not None, f"{len(records)} of {count} records came"
+        records.append(record)
+    return records
+
+
+def write(cluster: LocalCluster, topic: str, values: Iterator[int], count: int) -> list[bytes]:
+    """``count`` records with values of their own; returns the values."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    sent = [b"%d" % value for value in itertools.islice(values, count)]
+    for number, value in enumerate(sent):
+        producer.produce(topic, value, partition=number % PARTITIONS)
+    assert producer.flush(30) == 0
+    return sent
+
+
+def test_an_expired_session(shared_cluster: LocalCluster, tree: Tree) -> None:
+    """Its session ended by others, a consumer joins again and goes on from the last commit."""
+    topic, group = fresh_topic("expire"), fresh_topic("group")
+    Confluent().create_topic(shared_cluster.bootstrap, topic, PARTITIONS, 3, {})
+    numbers = itertools.count()
+    first = write(shared_cluster, topic, numbers, 600)
+    with consumer_of(shared_cluster, group, [topic], auto_commit_enable=False) as consumer:
+        assert sorted(r.value or b"" for r in take(consumer, 600)) == sorted(first)
+        assert sum(consumer.commit().values()) == 600
+        path = f"/consumers/{group}/ids/{consumer.consumer_id}"
+        session = tree.owner(path)
+        tree.end_session(session)
+        wait_for(lambda: tree.owner(path) not in (0, session), "it is a member again")
+        wait_for(lambda: len(consumer.assignment()) == PARTITIONS, "it owns its partitions again")
+        second = write(shared_cluster, topic, numbers, 60)
+        assert sorted(r.value or b"" for r in take(consumer, 60)) == sorted(second)
+        assert consumer.poll(0.3) is None
+    assert not tree.exists(path)
+
+
+def test_a_dead_leader(make_cluster: ClusterFactory) -> None:
+    """A broker is killed while a consumer reads: every record comes once, in order of its partition."""
+    cluster = make_cluster(2)
+    topic = fresh_topic("leader")
+    Confluent().create_topic(cluster.bootstrap, topic, PARTITIONS, 2, {})
+    numbers = itertools.count()
+    sent = write(cluster, topic, numbers, 600)
+    with consumer_of(cluster, "group", Subscription.white_list("leader-.*")) as consumer:
+        read = take(consumer, 300)
+        cluster.kill_broker(1)
+        sent += write(cluster, topic, numbers, 600)
+        read += take(consumer, 900, 60)
+        assert consumer.poll(0.3) is None
+    assert sorted(r.value or b"" for r in read) == sorted(sent)
+    orders: defaultdict[int, list[int]] = defaultdict(list)
+    for record in read:
+        orders[record.partition].append(record.offset)
+    assert all(offsets == list(range(len(offsets))) for offsets in orders.values())
+
+
+def test_new_topics_and_partitions(shared_cluster: LocalCluster) -> None:
+    """Members that wait for an expression find topics that are yet to come; more partitions are shared anew."""
+    prefix, group = fresh_topic("later"), fresh_topic("group")
+    wanted = Subscription.white_list(f"{prefix}.*")
+    numbers = itertools.count()
+    with consumer_of(shared_cluster, group, wanted) as one, consumer_of(shared_cluster, group, wanted) as two:
+        assert not one.assignment() and not two.assignment()
+        topic = f"{prefix}-a"
+        Confluent().create_topic(shared_cluster.bootstrap, topic, 2, 3, {})
+        wait_for(lambda: len(one.assignment()) == len(two.assignment()) == 1, "each has one")
+        Confluent().add_partitions(shared_cluster.bootstrap, topic, PARTITIONS)
+        wait_for(lambda: len(one.assignment()) == len(two.assignment()) == 3, "each has three")
+        sent = wait_for(lambda: write(shared_cluster, topic, numbers, 60), "written")
+        read = take(one, 30) + take(two, 30)
+    assert sorted(r.value or b"" for r in read) == sorted(sent)

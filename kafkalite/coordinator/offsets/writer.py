@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 MAX_UNDER_WAY = 8
 """How many batches may be under way; while they are, commits gather for the next ones."""
 
-MAX_BATCH = 100
-"""Partitions in a batch: two operations each, in one transaction where nothing is in the way."""
+MAX_BATCH = 80
+"""Partitions in a batch: two operations each, and the checks of up to 40 groups, are one transaction."""
 
 _TRIES = 5
 

@@ -148,6 +148,25 @@ class Deleter:
         self._timers.clear()
 
 
+class FolderSyncer:
+    """Makes renames in a folder durable, in another thread."""
+
+    def __init__(self, fs: FileSystem, executor: Executor, failed: Callable[[str, OSError], None]) -> None:
+        self._fs = fs
+        self._executor = executor
+        self._failed = failed
+
+    def put(self, log_dir: str, folder: str) -> None:
+        """Sync ``folder``, which is in ``log_dir``, soon."""
+
+        def failed(error: BaseException) -> None:
+            # A folder that was deleted meanwhile needs nothing.
+            if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+                self._failed(log_dir, error)
+
+        spawn(self._executor.run(self._fs.sync_dir, folder), f"renames in {folder}", failed)
+
+
 class Periodic:
     """Calls on a clock, again and again, until closed."""
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode, StartupError
-from kafkalite.common.tasks import Executor, gather, spawn
+from kafkalite.common.tasks import Executor, gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.background import CheckpointWriter, Deleter, Flusher
+from kafkalite.log.background import CheckpointWriter, Deleter, Flusher, FolderSyncer
 from kafkalite.log.cleaner.log_cleaner import LogCleaner
 from kafkalite.log.cleaner.port import CleanerPool
 from kafkalite.log.config import LogConfig, log_config
@@ -73,13 +73,10 @@ class LogManager:
         self._services.delete_later = self._deleter.put
         self._dirs: dict[str, LogDir] = {}
         self._writers: dict[str, CheckpointWriter] = {}
-        self._cleaner: LogCleaner | None = None
-        if cleaner_pool is not None and broker_values.get("log.cleaner.enable", True):
-            self._cleaner = LogCleaner(
-                self.logs, self._services, cleaner_pool, self._write_checkpoint, self._sync_dir, broker_values
-            )
+        syncer = FolderSyncer(fs, executor, self._failed)
+        self._cleaner = LogCleaner(self.logs, self._services, cleaner_pool, self._writers, syncer, broker_values)
         self._upkeep = Upkeep(
-            self.logs, self._writers, self._services, self._flusher, broker_values, self._cleaner_deletes
+            self.logs, self._writers, self._services, self._flusher, broker_values, self._cleaner.deletes
         )
 
     # -- start
@@ -108,8 +105,7 @@ class LogManager:
         if not self._dirs:
             raise StartupError(f"None of the log directories can be used: {', '.join(self.log_dirs)}; correct log.dirs")
         self._upkeep.start()
-        if self._cleaner is not None:
-            self._cleaner.start()
+        self._cleaner.start()
 
     async def _load(self, directory: LogDir) -> None:
         try:
@@ -126,9 +122,7 @@ class LogManager:
                     f"{loaded.topic_partition} is in {other.dir} and in {loaded.dir}: remove one of them"
                 )
             self.logs[loaded.topic_partition] = loaded
-        if self._cleaner is not None:
-            present = [loaded.topic_partition for loaded in found]
-            self._cleaner.checkpoints.load(directory.cleaner_offsets, present)
+        self._cleaner.checkpoints.load(directory.cleaner_offsets, [loaded.topic_partition for loaded in found])
 
     # -- logs
 
@@ -193,8 +187,7 @@ class LogManager:
         gone = self.logs.pop(topic_partition, None)
         if gone is None:
             return
-        if self._cleaner is not None:
-            self._cleaner.removed(gone)
+        self._cleaner.removed(gone)
         target = f"{gone.log_dir}/{deleted_dir_name(topic_partition, uuid.uuid4())}"
         gone.mark_broken()
         try:
@@ -215,7 +208,7 @@ class LogManager:
         self._topic_configs[topic] = config
         for topic_partition, existing in self.logs.items():
             if topic_partition.topic == topic:
-                if self._cleaner is not None and not config.compacted:
+                if not config.compacted:
                     self._cleaner.abort(topic_partition)
                 existing.update_config(config)
 
@@ -229,8 +222,7 @@ class LogManager:
             if existing.config == old:
                 existing.update_config(self._default)
         self._services.producer_expiration_ms = setting(broker_values, "producer.id.expiration.ms")
-        if self._cleaner is not None:
-            self._cleaner.reconfigure(broker_values)
+        self._cleaner.reconfigure(broker_values)
 
     # -- failures
 
@@ -255,29 +247,12 @@ class LogManager:
         for topic_partition in gone:
             broken = self.logs.pop(topic_partition)
             broken.mark_broken()
-            if self._cleaner is not None:
-                self._cleaner.removed(broken)
+            self._cleaner.removed(broken)
         directory.close()
         log.error("log directory %s is offline, and with it %d partitions", log_dir, len(gone))
         return True
 
     # -- in the background
-
-    def _cleaner_deletes(self, existing: Log) -> bool:
-        return self._cleaner is not None and existing.config.compacted
-
-    def _write_checkpoint(self, log_dir: str, name: str, data: bytes) -> None:
-        writer = self._writers.get(log_dir)
-        if writer is not None:
-            writer.put(name, data)
-
-    def _sync_dir(self, log_dir: str, folder: str) -> None:
-        def failed(error: BaseException) -> None:
-            # A folder that was deleted meanwhile needs nothing.
-            if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
-                self._failed(log_dir, error)
-
-        spawn(self._executor.run(self._fs.sync_dir, folder), f"renames in {folder}", failed)
 
     def checkpoint_high_watermarks(self) -> None:
         """Write ``replication-offset-checkpoint`` in every directory, soon."""
@@ -288,8 +263,7 @@ class LogManager:
     async def shutdown(self, broker_epoch: int = -1) -> None:
         """Close every log, write the checkpoints and mark each directory as cleanly shut down."""
         self._upkeep.close()
-        if self._cleaner is not None:
-            self._cleaner.close()
+        self._cleaner.close()
         self._deleter.close()
         works: dict[str, list[tuple[Log, FlushWork]]] = {path: [] for path in self._dirs}
         for existing in list(self.logs.values()):

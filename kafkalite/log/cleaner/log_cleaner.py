@@ -9,12 +9,13 @@ and ended when they have been idle for a while. All that happens here is short: 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.common.clock import Timer
 from kafkalite.common.errors import ApiError
 from kafkalite.common.types import TopicPartition
+from kafkalite.log.background import CheckpointWriter, FolderSyncer
 from kafkalite.log.base import LogBase
 from kafkalite.log.checkpoints import CLEANER_OFFSET, encode_offsets
 from kafkalite.log.cleaner.job import Abort, Aborted, Cleaned, CleanerConfig, CleanerStats, Done, Failed, Report
@@ -49,25 +50,25 @@ class _Place:
 
 
 class LogCleaner:
-    """Compacts the logs of ``logs`` whose policy says so. ``values`` are the broker's parsed settings by key.
+    """Compacts the logs of ``logs`` whose policy says so; nothing without a ``pool``.
 
-    ``write(log dir, name, data)`` replaces a checkpoint file soon; ``synced(folder)`` makes renames durable soon.
+    ``writers`` has one entry for each working directory; ``values`` are the broker's parsed settings by key.
     """
 
     def __init__(
         self,
         logs: Mapping[TopicPartition, Log],
         services: LogServices,
-        pool: CleanerPool,
-        write: Callable[[str, str, bytes], None],
-        sync: Callable[[str, str], None],
+        pool: CleanerPool | None,
+        writers: Mapping[str, CheckpointWriter],
+        syncer: FolderSyncer,
         values: Mapping[str, Any],
     ) -> None:
         self._logs = logs
         self._services = services
-        self._pool = pool
-        self._write = write
-        self._sync = sync
+        self._pool = pool if values.get("log.cleaner.enable", True) else None
+        self._writers = writers
+        self._syncer = syncer
         self._values = values
         self._states = CleaningStates()
         self.checkpoints = CleanerCheckpoints()
@@ -82,7 +83,8 @@ class LogCleaner:
     def start(self) -> None:
         """Begin to look for what is dirty."""
         self._services.cutting = self.cutting
-        self._look_later(self._backoff)
+        if self._pool is not None:
+            self._look_later(self._backoff)
 
     def close(self) -> None:
         """End the workers, whatever they are doing."""
@@ -154,6 +156,7 @@ class LogCleaner:
         if place.idle is not None:
             place.idle.cancel()
             place.idle = None
+        assert self._pool is not None
         if place.worker is None:
             try:
                 place.worker = self._pool.start(
@@ -217,7 +220,7 @@ class LogCleaner:
             )
             self.abort(current.topic_partition)
             return
-        self._sync(current.log_dir, current.dir)
+        self._syncer.put(current.log_dir, current.dir)
 
     def _failed(self, place: _Place, current: Log, report: Failed) -> None:
         if report.errno in PASSING:
@@ -258,6 +261,10 @@ class LogCleaner:
 
     # -- what others do to a log
 
+    def deletes(self, existing: Log) -> bool:
+        """Whether retention of this log is looked after here, since it has to wait for the end of a round."""
+        return self._pool is not None and existing.config.compacted
+
     def is_busy(self, topic_partition: TopicPartition) -> bool:
         """Whether a worker reads the log's files: nothing is to be taken away from its beginning."""
         return self._states.get(topic_partition) in (CleaningState.IN_PROGRESS, CleaningState.ABORTED)
@@ -290,8 +297,9 @@ class LogCleaner:
             self._checkpoint(gone.log_dir)
 
     def _checkpoint(self, log_dir: str) -> None:
-        present = [tp for tp, current in self._logs.items() if current.log_dir == log_dir]
-        self._write(log_dir, CLEANER_OFFSET, encode_offsets(self.checkpoints.of(present)))
+        if log_dir in self._writers:
+            present = [tp for tp, current in self._logs.items() if current.log_dir == log_dir]
+            self._writers[log_dir].put(CLEANER_OFFSET, encode_offsets(self.checkpoints.of(present)))
 
 
 def _told(stats: CleanerStats) -> str:

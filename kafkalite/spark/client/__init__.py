@@ -1,0 +1,1 @@
+"""A blocking Kafka client for Spark's processes: sockets, no threads, no reactor."""

@@ -1,0 +1,173 @@
+"""A cluster as a client sees it: who leads what, a connection to each, and asking again where an error passes.
+
+Answers to: ``org.apache.kafka.clients.{Metadata,consumer.internals.ConsumerNetworkClient}``. Blocking shell.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.spark.client.config import ClientConfig
+from kafkalite.spark.client.connection import Connection
+from kafkalite.spark.client.errors import RETRIABLE, ConnectionLostError, KafkaClientError
+
+T = TypeVar("T")
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators, as FindCoordinator numbers them."""
+
+
+@dataclass(frozen=True)
+class TopicState:
+    """One topic as Metadata describes it: partition → leader (-1: none), or the ``error``."""
+
+    name: str
+    leaders: dict[int, int]
+    error: int = 0
+    internal: bool = False
+
+
+class Cluster:
+    """Connections are made when needed and kept; use it in one thread, and close it."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.config = config
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._connections: dict[tuple[str, int], Connection] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections; the cluster can be used again."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def any_connection(self) -> Connection:
+        """A connection to some broker. Raises :class:`ConnectionLostError` where none can be reached."""
+        for connection in self._connections.values():
+            if not connection.closed:
+                return connection
+        error: ConnectionLostError | None = None
+        for address in dict.fromkeys((*self._addresses.values(), *self.config.bootstrap_servers)):
+            try:
+                return self._connect(address)
+            except ConnectionLostError as lost:
+                error = lost
+        servers = ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
+        raise ConnectionLostError(f"no broker of {servers} can be reached: {error}")
+
+    def broker(self, broker_id: int) -> Connection:
+        """The connection to a broker by its id. Raises :class:`ConnectionLostError`."""
+        address = self._addresses.get(broker_id)
+        if address is None:
+            self.refresh(())
+            address = self._addresses.get(broker_id)
+        if address is None:
+            raise ConnectionLostError(f"broker {broker_id} is not there")
+        return self._connect(address)
+
+    def topics(self, names: Collection[str] | None) -> dict[str, TopicState]:
+        """What the cluster says of topics (``None``: of all), errors included; leaders are remembered.
+
+        Raises :class:`KafkaClientError`, after ``default.api.timeout.ms`` at the latest.
+        """
+        return self.retry("Metadata", lambda: self.refresh(names))
+
+    def refresh(self, names: Collection[str] | None) -> dict[str, TopicState]:
+        """:meth:`topics`, asked once."""
+        from kafkalite.protocol.codec import request_class
+
+        connection = self.any_connection()
+        kind = request_class(ApiKey.METADATA).MetadataRequestTopic
+        answer = connection.ask(
+            ApiKey.METADATA,
+            {
+                "topics": None if names is None else [kind(name=name) for name in names],
+                "allow_auto_topic_creation": False,
+            },
+            9,
+        )
+        self._addresses = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers} or self._addresses
+        found = {}
+        for topic in answer.topics:
+            leaders = {partition.partition_index: partition.leader_id for partition in topic.partitions}
+            found[topic.name] = TopicState(topic.name, leaders, topic.error_code, topic.is_internal)
+            self._leaders.update((TopicPartition(topic.name, index), leader) for index, leader in leaders.items())
+        return found
+
+    def leader(self, partition: TopicPartition) -> int:
+        """Id of the broker that leads. ``ApiError`` with a passing code where that is not known now."""
+        leader = self._leaders.get(partition, -1)
+        if leader < 0:
+            state = self.refresh((partition.topic,)).get(partition.topic)
+            if state is None or partition.partition not in state.leaders:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                if state is not None and state.error:
+                    code = ErrorCode(state.error)
+                raise ApiError(code, f"{partition} is not there")
+            leader = state.leaders[partition.partition]
+            if leader < 0:
+                raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
+        return leader
+
+    def leader_connection(self, partition: TopicPartition) -> Connection:
+        """The connection to the leader of a partition. Raises as :meth:`leader` and :meth:`broker`."""
+        return self.broker(self.leader(partition))
+
+    def forget(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """These partitions' leaders are asked for anew (of none: all)."""
+        named = list(partitions)
+        if not named:
+            self._leaders.clear()
+        for partition in named:
+            self._leaders.pop(partition, None)
+
+    def find_coordinator(self, kind: int, key: str) -> Connection:
+        """The connection to the coordinator of a group (:data:`GROUP`) or of a transactional id
+        (:data:`TRANSACTION`). ``ApiError`` and :class:`ConnectionLostError`: use it inside :meth:`retry`."""
+        answer = self.any_connection().ask(ApiKey.FIND_COORDINATOR, {"key": key, "key_type": kind}, 3)
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code), f"no coordinator of {key}")
+        self._addresses[answer.node_id] = (answer.host, answer.port)
+        return self.broker(answer.node_id)
+
+    def retry(self, what: str, attempt: Callable[[], T], timeout_ms: int | None = None) -> T:
+        """``attempt()``, again after passing errors and lost connections, with fresh metadata.
+
+        ``timeout_ms``: how long in all (``default.api.timeout.ms`` where not said). Raises the last error as
+        :class:`KafkaClientError` that begins with ``what``; other exceptions as they come.
+        """
+        limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        deadline = time.monotonic() + limit / 1000
+        pause = self.config.retry_backoff_ms / 1000
+        while True:
+            try:
+                return attempt()
+            except (ApiError, ConnectionLostError) as error:
+                passing = isinstance(error, ConnectionLostError) or error.code in RETRIABLE
+                if not passing or time.monotonic() + pause > deadline:
+                    waited = f" (tried for {limit} ms)" if passing else ""
+                    raise KafkaClientError(f"{what}: {error}{waited}") from None
+            self.forget()
+            time.sleep(pause)
+            pause = min(pause * 2, self.config.retry_backoff_max_ms / 1000)
+
+    def _connect(self, address: tuple[str, int]) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None or connection.closed:
+            connection = self._connections[address] = Connection(*address, self.config)
+        return connection

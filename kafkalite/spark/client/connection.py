@@ -1,0 +1,173 @@
+"""One connection to one broker: TLS, SASL, and requests answered in order.
+
+Answers to: ``org.apache.kafka.clients.NetworkClient`` and ``common.security.authenticator.SaslClientAuthenticator``.
+Blocking shell: one socket, used by one thread.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from typing import Any
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import Buffer
+from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
+from kafkalite.protocol.codec import decode_response, encode_request, request_class
+from kafkalite.protocol.errors import ProtocolError
+from kafkalite.protocol.frames import request_header, response_body_offset
+from kafkalite.spark.client.config import ClientConfig
+from kafkalite.spark.client.errors import ConnectionLostError
+from kafkalite.spark.client.security import authenticate, wrap
+
+_INT32 = struct.Struct(">i")
+MAX_RESPONSE = 0x7FFFFFFF
+RECEIVE_BUFFER = 1 << 20
+
+
+class Connection:
+    """One socket. The constructor connects, authenticates and asks which versions the broker speaks.
+
+    Raises :class:`ConnectionLostError`, from then on for every use, and :class:`AuthenticationError`.
+    """
+
+    def __init__(self, host: str, port: int, config: ClientConfig) -> None:
+        self.host = host
+        self.port = port
+        self.config = config
+        self.closed = False
+        self._correlation = 0
+        self._pending: list[tuple[int, int, int]] = []
+        self._buffer = bytearray()
+        self._versions: dict[int, tuple[int, int]] = {}
+        try:
+            plain = socket.create_connection((host, port), timeout=config.connection_timeout_ms / 1000)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
+        except OSError as error:
+            self.closed = True
+            raise ConnectionLostError(f"no connection to {self}: {error}") from None
+        try:
+            self._socket = wrap(plain, host, config) if config.tls else plain
+            self._socket.settimeout(config.request_timeout_ms / 1000)
+            self._ask_versions()
+            if config.sasl is not None:
+                authenticate(self, config.sasl)
+        except BaseException:
+            self.closed = True
+            plain.close()
+            raise
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def version(self, api_key: int, newest: int = 0x7FFF) -> int:
+        """The newest version that the broker, this client and ``newest`` allow. ``ApiError`` where there is none."""
+        low, high = self._versions.get(api_key, (0, -1))
+        own = SUPPORTED[ApiKey(api_key)]
+        version = min(high, own.max, newest)
+        if version < max(low, own.min):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{ApiKey(api_key).name}: broker {self} speaks versions {low} to {high}, this client up to {newest}",
+            )
+        return version
+
+    def ask(self, api_key: int, fields: dict[str, Any], newest: int = 0x7FFF, timeout_ms: int | None = None) -> Any:
+        """Send a request made of ``fields`` (of kafka-python's message class) and return its decoded answer."""
+        version = self.version(api_key, newest)
+        body = encode_request(api_key, version, request_class(api_key)(version=version, **fields))
+        return self.decode(api_key, version, self.send(api_key, version, body, timeout_ms))
+
+    def decode(self, api_key: int, version: int, body: memoryview) -> Any:
+        """An answer as kafka-python's message class."""
+        try:
+            return decode_response(api_key, version, body)
+        except ProtocolError as error:
+            self.close()
+            raise ConnectionLostError(f"broker {self}: {error}") from None
+
+    def send(self, api_key: int, version: int, body: Buffer, timeout_ms: int | None = None) -> memoryview:
+        """Send a request and wait for its answer: the body, in memory of its own."""
+        self.post(api_key, version, body)
+        return self.receive(timeout_ms=timeout_ms)
+
+    def post(self, api_key: int, version: int, *parts: Buffer) -> None:
+        """Send a request whose answer :meth:`receive` will return; several may be under way."""
+        if self.closed:
+            raise ConnectionLostError(f"the connection to {self} is closed")
+        self._correlation = (self._correlation + 1) & 0x7FFFFFFF
+        head = request_header(api_key, version, self._correlation, self.config.client_id)
+        size = len(head) + sum(map(len, parts))
+        try:
+            if size < 1 << 16:
+                self._socket.sendall(b"".join((_INT32.pack(size), head, *parts)))
+            else:
+                self._socket.sendall(_INT32.pack(size) + head)
+                for part in parts:
+                    self._socket.sendall(part)
+        except OSError as error:
+            raise self._lost(error) from None
+        self._pending.append((api_key, version, self._correlation))
+
+    def receive(self, *, reuse: bool = False, timeout_ms: int | None = None) -> memoryview:
+        """The body of the oldest answer that was not received yet.
+
+        With ``reuse`` it lies in memory that the next such call overwrites. Raises :class:`ConnectionLostError`, also
+        after ``timeout_ms`` (``request.timeout.ms`` where not said) without a byte.
+        """
+        if self.closed:
+            raise ConnectionLostError(f"the connection to {self} is closed")
+        api_key, version, correlation = self._pending.pop(0)
+        try:
+            if timeout_ms is not None:
+                self._socket.settimeout(max(timeout_ms, 1) / 1000)
+            head = bytearray(4)
+            self._fill(memoryview(head))
+            size = _INT32.unpack(head)[0]
+            if not 4 <= size <= MAX_RESPONSE:
+                raise OSError(f"an answer of {size} bytes")
+            frame = memoryview(self._reused(size) if reuse else bytearray(size))[:size]
+            self._fill(frame)
+            if timeout_ms is not None:
+                self._socket.settimeout(self.config.request_timeout_ms / 1000)
+            if _INT32.unpack_from(frame)[0] != correlation:
+                raise OSError("an answer to another request")
+            return frame[response_body_offset(api_key, version, frame) :]
+        except (OSError, ProtocolError) as error:
+            raise self._lost(error) from None
+
+    def close(self) -> None:
+        """Close it; closing twice is fine."""
+        if not self.closed:
+            self.closed = True
+            self._socket.close()
+
+    def _reused(self, size: int) -> bytearray:
+        if len(self._buffer) < size:
+            self._buffer = bytearray(size + size // 8)
+        return self._buffer
+
+    def _fill(self, view: memoryview) -> None:
+        position = 0
+        while position < len(view):
+            count = self._socket.recv_into(view[position:])
+            if not count:
+                raise OSError("closed by the broker")
+            position += count
+
+    def _lost(self, error: Exception) -> ConnectionLostError:
+        self.close()
+        what = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+        return ConnectionLostError(f"the connection to {self} was lost: {what}")
+
+    def _ask_versions(self) -> None:
+        for version in (3, 0):
+            fields = {"client_software_name": "kafkalite", "client_software_version": "1"} if version else {}
+            body = encode_request(
+                ApiKey.API_VERSIONS, version, request_class(ApiKey.API_VERSIONS)(version=version, **fields)
+            )
+            answer = self.decode(ApiKey.API_VERSIONS, version, self.send(ApiKey.API_VERSIONS, version, body))
+            if answer.error_code != ErrorCode.UNSUPPORTED_VERSION:
+                break
+        self._versions = {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,10 @@ import pytest
 
 from integration.harness.clients import fresh_topic
 from integration.harness.members import BEGINNING, END, Committed, Event, Member, MemberHost, Partition, Record
+from integration.harness.raw import RawClient
 from integration.harness.records import Item
 from integration.harness.wait import wait_for
+from integration.harness.wire import leaders
 from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
 
@@ -31,6 +34,7 @@ class Ground:
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.bootstrap = cluster.bootstrap
+        self._brokers = [cluster.address(broker_id) for broker_id in cluster.broker_ids]
         self.group = fresh_topic("group")
         self._members: list[Member] = []
         self._numbers = count()
@@ -38,9 +42,11 @@ class Ground:
     def topic(self, partitions: int, records: int = 0) -> str:
         """A fresh topic; ``records`` in each partition."""
         topic = fresh_topic("grouped")
-        client = Confluent()
-        client.create_topic(self.bootstrap, topic, partitions, 1, {})
-        wait_for(lambda: client.topics(self.bootstrap).get(topic) == partitions, f"{topic} is there")
+        Confluent().create_topic(self.bootstrap, topic, partitions, 1, {})
+        # A leader that hears of no partitions divides none; kafka-python's does not look again for minutes.
+        for address in self._brokers:
+            with RawClient(address) as client:
+                wait_for(partial(_all_led, client, topic, partitions), f"{address} knows {topic}")
         if records:
             self.write(topic, range(partitions), records)
         return topic
@@ -376,3 +382,7 @@ class GroupSuite:
         assert third.committed([partition])[partition].offset == 25
         ground.write(topic, [0], 1)
         wait_offsets(third, partition, [25])
+
+
+def _all_led(client: RawClient, topic: str, partitions: int) -> bool:
+    return sum(leader >= 0 for leader in leaders(client, topic).values()) == partitions

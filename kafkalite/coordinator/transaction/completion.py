@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 FIRST_BACKOFF: Final = 0.02
 LAST_BACKOFF: Final = 0.5
+AFTER_FAILURE: Final = 5.0
 """Seconds between attempts."""
 
 _TOLD: Final = frozenset(
@@ -53,6 +54,16 @@ _PATIENT: Final = frozenset(
 )
 
 
+class _Progress:
+    """What this coordinator has done for one decision already: while ZooKeeper is away nothing is done twice."""
+
+    __slots__ = ("has_offsets", "untold")
+
+    def __init__(self, entry: Entry) -> None:
+        self.has_offsets = False
+        self.untold = set(entry.metadata.partitions)
+
+
 class Completion:
     """Ends every transaction that is decided, for as long as it takes."""
 
@@ -74,32 +85,35 @@ class Completion:
             self.begin(partition, entry)
 
     async def _run(self, partition: StatePartition, entry: Entry) -> None:
+        progress = _Progress(entry)
         backoff = FIRST_BACKOFF
         try:
             while partition.alive and entry.metadata.state in DECIDED:
                 try:
-                    await self._end(partition, entry)
+                    await self._go_on(partition, entry, progress)
                 except (ClaimLostError, SessionExpiredError):
                     self._ownership.drop(partition)
                 except (ApiError, ZkError) as error:
                     log.info("%s: not ended yet: %s", entry.metadata.transactional_id, error)
                     await self._sleep(backoff)
                     backoff = min(LAST_BACKOFF, backoff * 2)
-                    if partition.alive and entry.is_unknown:
-                        await self._read_again(partition, entry)
+                except Exception:
+                    # Whatever it is, a decision is never given up.
+                    log.exception("%s: not ended yet", entry.metadata.transactional_id)
+                    await self._sleep(AFTER_FAILURE)
         finally:
             entry.is_ending = False
 
-    async def _read_again(self, partition: StatePartition, entry: Entry) -> None:
-        try:
+    async def _go_on(self, partition: StatePartition, entry: Entry, progress: _Progress) -> None:
+        """What is left to be done. Raises ``ApiError``, ``ZkError``."""
+        if entry.is_unknown:
             await self._ownership.resolve(partition, entry)
-        except ApiError as error:
-            log.info("%s: %s", entry.metadata.transactional_id, error)
-
-    async def _end(self, partition: StatePartition, entry: Entry) -> None:
-        await self._offsets(partition, entry)
-        await self._markers(partition, entry)
-        if partition.alive:
+        elif not progress.has_offsets:
+            await self._offsets(partition, entry)
+            progress.has_offsets = True
+        elif progress.untold:
+            await self._markers(partition, entry, progress)
+        else:
             await self._ownership.write(partition, entry, core.complete(entry.metadata, self._clock.time_ms()))
 
     async def _offsets(self, partition: StatePartition, entry: Entry) -> None:
@@ -114,13 +128,12 @@ class Completion:
                 offsets.discard_staged(group, stager, claim) for group in sorted(metadata.groups) for stager in stagers
             )
 
-    async def _markers(self, partition: StatePartition, entry: Entry) -> None:
+    async def _markers(self, partition: StatePartition, entry: Entry, progress: _Progress) -> None:
         """Returns once every partition has the marker, or is gone. Raises ``ZkError``."""
-        untold = set(entry.metadata.partitions)
         backoff = FIRST_BACKOFF
-        while untold and partition.alive:
-            untold -= await self._attempt(partition, entry, untold)
-            if untold and partition.alive:
+        while progress.untold and partition.alive:
+            progress.untold -= await self._attempt(partition, entry, progress.untold)
+            if progress.untold and partition.alive:
                 await self._sleep(backoff)
                 backoff = min(LAST_BACKOFF, backoff * 2)
 

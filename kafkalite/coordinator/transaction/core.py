@@ -229,7 +229,8 @@ def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 def stagers(metadata: TransactionMetadata) -> list[TxnProducer]:
     """Under which names offsets may have been staged: the present one and, after a fence, the one before it."""
     producer = TxnProducer(metadata.transactional_id, metadata.producer_id, metadata.producer_epoch)
-    if metadata.state is not _S.PREPARE_ABORT or metadata.last_producer_epoch != metadata.producer_epoch - 1:
+    was_fenced = 0 <= metadata.last_producer_epoch == metadata.producer_epoch - 1
+    if metadata.state is not _S.PREPARE_ABORT or not was_fenced:
         return [producer]
     return [producer, replace(producer, producer_epoch=metadata.last_producer_epoch)]
 

@@ -1,0 +1,331 @@
+"""Coordinators that die, lose their session or their connection, at every step; and zombies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
+from kafkalite.zk.port import SessionState
+from kafkalite.zk.znodes.transactions import TransactionState
+from tests.coordinator.transaction.house import BASE, T0, T1, T2, TX, House, Node, Started, run
+
+S = TransactionState
+E = ErrorCode
+
+
+def retried(house: House, request: Callable[[Node], Started]) -> ErrorCode:
+    """What a client is told in the end that tries again, at whoever coordinates then, for as long as it is told to."""
+    again = {E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS, E.CONCURRENT_TRANSACTIONS}
+    for _ in range(50):
+        number = run(house.nodes[min(house._live)].coordinator.find(TX))
+        outcome = request(house.nodes[number])
+        house.clock.advance(0.1)
+        error = outcome.error if outcome.done else E.COORDINATOR_NOT_AVAILABLE
+        if error not in again:
+            return error
+    raise AssertionError(f"still {error.name}")
+
+
+# Orphans
+
+
+def test_what_a_dead_coordinator_decided_is_carried_out_by_the_next_without_being_asked() -> None:
+    house = House(3)
+    producer = house.opened(T0, T1)
+    house.owner.offsets(producer)
+    first = house.owner
+    house.leaders.hold = True
+    house.groups.failures = [OSError()]
+    house.leaders.held.clear()
+    assert first.end(producer).error is E.NONE
+    house.leaders.hold = False
+    first.die()
+    second = house.owner
+    assert second is not first
+    assert house.state() is S.COMPLETE_COMMIT
+    assert sorted(house.leaders.told()) == [(T0, True), (T1, True)]
+    assert house.groups.calls == [("apply", "g", 0)]
+    # under a greater epoch, so that the first one's markers would be refused
+    assert {marker.coordinator_epoch for _, marker in house.leaders.markers} == {2}
+    assert house.groups.claims[0].broker_id == second.id
+    assert second.add(producer, T2).error is E.NONE
+
+
+def test_an_open_transaction_goes_on_with_the_next_coordinator() -> None:
+    house = House(3)
+    producer = house.opened(T0)
+    house.owner.die()
+    assert house.owner.add(producer, T1).error is E.NONE
+    assert house.stored().partitions == {T0, T1}
+    assert house.owner.end(producer).error is E.NONE
+    assert house.state() is S.COMPLETE_COMMIT
+
+
+def test_an_open_transaction_times_out_with_a_coordinator_that_nobody_asked() -> None:
+    house = House(3)
+    house.opened(T0)
+    house.owner.die()
+    assert run(house.owner.coordinator.describe(TX)).state is S.ONGOING
+    house.clock.advance(60)
+    assert house.state() is S.ONGOING
+    house.clock.advance(10.1)
+    assert house.state() is S.COMPLETE_ABORT and house.leaders.told() == [(T0, False)]
+
+
+def test_a_coordinator_that_stops_in_order_leaves_no_claim() -> None:
+    house = House(3)
+    producer = house.opened(T0)
+    first = house.owner
+    run(first.coordinator.stop())
+    assert run(first.claims.holder(BASE)) is None
+    # While it is still registered nobody else may take over; then the next one does at once.
+    assert first.add(producer, T1).error is E.NOT_COORDINATOR
+    house.broker_gone(first.id)
+    assert run(first.claims.holder(BASE)) == house.owner.id
+
+
+def test_a_claim_that_goes_without_its_broker_is_seen_by_whom_placement_names() -> None:
+    house = House(2)
+    house.opened(T0, node=house.owner)
+    holder, other = house.owner, house.other
+    # Another broker comes that placement prefers: it watches the claim that it cannot have yet.
+    candidates = [number for number in range(10, 60) if _prefers(house, number)]
+    number = candidates[0]
+    house._live[number] = house.metadata.brokers[1].__class__(number, ())
+    house.metadata.update_brokers(house._live)
+    house.nodes[number] = Node(house, number)
+    assert run(other.claims.holder(BASE)) == holder.id
+    run(holder.coordinator.stop())
+    assert run(other.claims.holder(BASE)) == number
+
+
+def _prefers(house: House, number: int) -> bool:
+    from kafkalite.coordinator.placement import preferred
+
+    return preferred(BASE, [*house._live, number]) == number
+
+
+def test_partitions_without_ids_are_left_alone() -> None:
+    house = House(3)
+    run(house.owner.store.prepare(0))
+    house.brokers_changed()
+    assert run(house.owner.claims.holder("/transactions/0")) is None
+
+
+def test_a_cluster_without_transactions_is_asked_once() -> None:
+    house = House(2)
+    before = house.owner.client.requests
+    house.brokers_changed()
+    assert house.owner.client.requests - before == 1
+    assert not house.server.paths("/transactions")
+
+
+# Sessions
+
+
+def test_with_the_session_every_claim_is_gone_and_taken_again_where_nobody_else_did() -> None:
+    house = House(1)
+    producer = house.opened(T0)
+    owner = house.owner
+    house.leaders.hold = True
+    assert owner.end(producer).error is E.NONE
+    owner.client.expire_session()
+    # connected again, in a new session: it looks for orphans, and finds its own
+    assert run(owner.claims.holder(BASE)) == owner.id
+    house.leaders.release()
+    house.clock.advance(1)
+    assert house.state() is S.COMPLETE_COMMIT
+    # the first coordinator's marker arrived late; the second one's has a greater epoch
+    assert [marker.coordinator_epoch for _, marker in house.leaders.markers] == [1, 2]
+
+
+def test_a_zombie_cannot_write() -> None:
+    house = House(2)
+    producer = house.opened(T0)
+    zombie = house.owner
+    # It is paused: its session ends, another takes over, and it has not heard of anything yet.
+    listeners, zombie.client._listeners = zombie.client._listeners, []
+    session = zombie.client.session
+    house.server.expire(session)
+    zombie.client.session = session
+    house.broker_gone(zombie.id)
+    assert run(house.owner.coordinator.describe(TX)).state is S.ONGOING
+    before = house.stored()
+    assert zombie.end(producer).error in (E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE)
+    assert house.stored() == before and not house.leaders.markers
+    zombie.client._listeners = listeners
+
+
+def test_a_zombie_whose_session_goes_on_cannot_write_either() -> None:
+    house = House(2)
+    producer = house.opened(T0)
+    zombie, other = house.owner, house.other
+    # Its claim was removed by hand and taken by another: the epoch has moved on.
+    run(house.admin.delete(f"{BASE}/coordinator"))
+    assert run(other.claims.claim(BASE, other.id)) is not None
+    assert zombie.end(producer).error is E.NOT_COORDINATOR
+    assert house.state() is S.ONGOING and not house.leaders.markers
+    assert list(zombie.coordinator._ownership) == []
+    assert zombie.end(producer).error is E.NOT_COORDINATOR
+
+
+# The connection
+
+
+REQUESTS: dict[str, tuple[Callable[[Node, ProducerIdAndEpoch], Started], S]] = {
+    "add": (lambda node, producer: node.add(producer, T1), S.ONGOING),
+    "offsets": (lambda node, producer: node.offsets(producer), S.ONGOING),
+    "commit": (lambda node, producer: node.end(producer, True), S.COMPLETE_COMMIT),
+    "abort": (lambda node, producer: node.end(producer, False), S.COMPLETE_ABORT),
+}
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize("name", REQUESTS)
+def test_a_write_whose_answer_is_lost(name: str, applied: bool) -> None:
+    house = House(2)
+    producer = house.opened(T0)
+    request, then = REQUESTS[name]
+    owner = house.owner
+    before = house.stored()
+    owner.client.black_hole(apply=applied)
+    outcome = request(owner, producer)
+    assert not outcome.done and (house.stored() != before) is applied
+    owner.client.lose_connection()
+    assert outcome.error is E.COORDINATOR_NOT_AVAILABLE
+    assert request(owner, producer).error is E.COORDINATOR_NOT_AVAILABLE
+    owner.client.reconnect()
+    assert retried(house, lambda node: request(node, producer)) is E.NONE
+    house.clock.advance(1)
+    assert house.state() is then
+    assert house.stored().partitions == ({T0, T1} if name == "add" else {T0} if name == "offsets" else set())
+    assert house.leaders.told() == ([] if then is S.ONGOING else [(T0, name == "commit")])
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_a_decision_whose_answer_is_lost_and_whose_client_is_gone(applied: bool) -> None:
+    house = House(2)
+    producer = house.opened(T0)
+    owner = house.owner
+    owner.client.black_hole(apply=applied)
+    owner.end(producer)
+    owner.client.lose_connection()
+    owner.client.reconnect()
+    # Nobody asks again: the decision is found when time is looked at, or the transaction times out.
+    house.clock.advance(71)
+    assert house.state() is (S.COMPLETE_COMMIT if applied else S.COMPLETE_ABORT)
+    assert house.leaders.told() == [(T0, applied)]
+
+
+def test_a_first_init_whose_answer_is_lost() -> None:
+    for applied in (True, False):
+        house = House(2)
+        owner = house.owner
+        assert Started(owner.coordinator.init_producer_id("warm", 1000)).done
+        run(owner.store.prepare(1))
+        outcome = house.opened(T2, node=owner)
+        assert outcome.producer_epoch == 0
+        owner.client.black_hole(apply=applied)
+        lost = owner.init()
+        owner.client.lose_connection()
+        assert lost.error is E.COORDINATOR_NOT_AVAILABLE
+        owner.client.reconnect()
+        assert retried(house, lambda node: node.init()) is E.NONE
+        # epochs never go back, and are never given twice
+        assert house.stored().producer_epoch == 2
+
+
+@pytest.mark.parametrize("applied", [True, False])
+@pytest.mark.parametrize("commit", [True, False])
+def test_the_last_write_is_lost(commit: bool, applied: bool) -> None:
+    house = House(2)
+    producer = house.opened(T0)
+    owner = house.owner
+    house.leaders.hold = True
+    assert owner.end(producer, commit).error is E.NONE
+    owner.client.black_hole(apply=applied)
+    house.leaders.release()
+    owner.client.lose_connection()
+    house.clock.advance(1)
+    owner.client.reconnect()
+    house.clock.advance(2)
+    assert house.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
+    assert set(house.leaders.told()) == {(T0, commit)}
+    # and while ZooKeeper was away nobody was told again
+    assert len(house.leaders.told()) == 1
+    assert owner.end(producer, commit).error is E.NONE
+
+
+# Interrupted anywhere: the coordinator dies, or loses its session, at its n-th request of ZooKeeper
+
+
+def life(house: House) -> list[ErrorCode]:
+    """A producer that begins, writes to two partitions, sends offsets and commits; whatever happens it tries again."""
+    producers: list[ProducerIdAndEpoch] = []
+
+    def init(node: Node) -> Started:
+        outcome = node.init()
+        if outcome.results:
+            producers.append(outcome.result)
+        return outcome
+
+    told = [retried(house, init)]
+    producer = producers[-1]
+    told.append(retried(house, lambda node: node.add(producer, T0)))
+    told.append(retried(house, lambda node: node.add(producer, T1)))
+    told.append(retried(house, lambda node: node.offsets(producer)))
+    told.append(retried(house, lambda node: node.end(producer)))
+    house.clock.advance(2)
+    return told
+
+
+def requests_of_a_life() -> int:
+    house = House(2)
+    before = house.owner.client.requests
+    life(house)
+    return house.owner.client.requests - before
+
+
+@pytest.mark.parametrize("at", range(requests_of_a_life()))
+@pytest.mark.parametrize("how", ["dies before", "dies after", "session"])
+def test_a_transaction_survives_its_coordinator_at_every_step(how: str, at: int) -> None:
+    house = House(3)
+    victim = house.owner
+    seen = 0
+
+    def strike(name: str, path: str) -> None:  # noqa: ARG001
+        nonlocal seen
+        seen += 1
+        if seen != at + 1:
+            return
+        victim.client.before = None
+        if how == "session":
+            house.clock.call_later(0, victim.client.expire_session)
+        elif how == "dies after":
+            house.clock.call_later(0, die)
+        else:
+            die()
+
+    def die() -> None:
+        victim.client.close()
+        Started(victim.coordinator.stop())
+        house.broker_gone(victim.id)
+
+    victim.client.before = strike
+    assert life(house) == [E.NONE] * 5
+    assert house.state() is S.COMPLETE_COMMIT
+    assert set(house.leaders.told()) == {(T0, True), (T1, True)}
+    assert {call[:2] for call in house.groups.calls} == {("apply", "g")}
+    assert not house.stored().partitions and not house.stored().groups
+
+
+def test_suspended_is_no_reason_to_forget() -> None:
+    house = House(2)
+    house.opened(T0)
+    owner = house.owner
+    owner.client.lose_connection()
+    assert owner.client.state is SessionState.SUSPENDED
+    assert [found.state for (found,) in [(run(owner.coordinator.describe(TX)),)]] == [S.ONGOING]

@@ -1,0 +1,162 @@
+"""A group on a table: requests by the names of their members, time by hand, and what came of each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group import requests
+from kafkalite.coordinator.group.effects import Store
+from kafkalite.coordinator.group.group import Group, GroupLimits
+from kafkalite.coordinator.group.joining import join
+from kafkalite.coordinator.group.persistence import stored
+from kafkalite.coordinator.group.states import GroupState
+from kafkalite.coordinator.group.values import (
+    HeartbeatRequest,
+    JoinAnswer,
+    JoinRequest,
+    LeaveAnswer,
+    LeavingMember,
+    SyncAnswer,
+    SyncRequest,
+)
+
+RANGE = (("range", b"topics"),)
+LIMITS = GroupLimits(initial_rebalance_delay_ms=3_000)
+
+
+class Room:
+    """Members are called by short names: the id of member ``a`` is ``a-1`` (its second one ``a-2``).
+
+    ``answers`` by ticket, which every request is given in order from 1 on. What is to be stored waits in ``stores``,
+    unless ``durable`` is set: then it is durable at once.
+    """
+
+    def __init__(self, limits: GroupLimits = LIMITS, *, durable: bool = True) -> None:
+        self.group = Group("g", limits)
+        self.now = 100.0
+        self.durable = durable
+        self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
+        self.stores: list[Store] = []
+        self.kept: Store | None = None
+        """The last store that became durable."""
+        self._tickets = 0
+        self.ids: dict[str, int] = {}
+        """How many member ids each client was given."""
+
+    # Requests
+
+    def join(self, client: str, member_id: str = "", **fields: Any) -> int:
+        values: dict[str, Any] = {
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": RANGE,
+            **fields,
+        }
+        number = self.ids[client] = self.ids.get(client, 0) + 1
+        ticket = self._ticket()
+        request = JoinRequest("g", member_id, client, "/127.0.0.1", **values)
+        join(self.group, ticket, request, f"{client}-{number}", self.now)
+        self._settle()
+        return ticket
+
+    def sync(self, member_id: str, generation: int | None = None, **fields: Any) -> int:
+        ticket = self._ticket()
+        number = self.group.generation if generation is None else generation
+        request = SyncRequest("g", member_id, number, fields.pop("assignments", {}), **fields)
+        requests.sync(self.group, ticket, request, self.now)
+        self._settle()
+        return ticket
+
+    def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> ErrorCode:
+        number = self.group.generation if generation is None else generation
+        return requests.heartbeat(self.group, HeartbeatRequest("g", member_id, number, instance_id), self.now)
+
+    def leave(self, *members: str | LeavingMember) -> LeaveAnswer:
+        leaving = [each if isinstance(each, LeavingMember) else LeavingMember(each) for each in members]
+        answer = requests.leave(self.group, leaving, self.now)
+        self._settle()
+        return answer
+
+    def commit(
+        self, member_id: str = "", generation: int = -1, instance_id: str | None = None, *, transactional: bool = False
+    ) -> ErrorCode:
+        return requests.check_commit(
+            self.group, member_id, generation, instance_id, self.now, transactional=transactional
+        )
+
+    # Time and durability
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass; the group is woken when it asks for it, and never otherwise."""
+        end = self.now + seconds
+        while self.group.wakes_at <= end:
+            self.now = max(self.now, self.group.wakes_at)
+            self.group.tick(self.now)
+            self._settle()
+        self.now = end
+
+    def write(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        """The oldest store that waits is durable, or failed."""
+        store = self.stores.pop(0)
+        if error is ErrorCode.NONE:
+            self.kept = store
+        stored(self.group, store, error, self.now)
+        self._settle()
+
+    def die(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        self.group.die(error)
+        self._settle()
+
+    # What came of it
+
+    def joined(self, ticket: int) -> JoinAnswer:
+        answer = self.answers[ticket]
+        assert isinstance(answer, JoinAnswer)
+        return answer
+
+    def synced(self, ticket: int) -> SyncAnswer:
+        answer = self.answers[ticket]
+        assert isinstance(answer, SyncAnswer)
+        return answer
+
+    def state(self) -> GroupState:
+        return self.group.state
+
+    @property
+    def open_tickets(self) -> set[int]:
+        return set(range(1, self._tickets + 1)) - set(self.answers)
+
+    # Whole conversations
+
+    def stable(self, *clients: str, **fields: Any) -> None:
+        """``clients`` form a stable group, with ``to <member id>`` as each one's assignment."""
+        for client in clients:
+            self.join(client, **fields)
+        while self.state() is GroupState.PREPARING_REBALANCE:
+            self.advance(self.group.wakes_at - self.now)
+        self.assign()
+
+    def assign(self) -> dict[str, int]:
+        """All members sync, the leader last."""
+        leader = self.group.members.leader
+        tickets = {each.member_id: self.sync(each.member_id) for each in self.group.members if each.member_id != leader}
+        assignments = {each.member_id: f"to {each.member_id}".encode() for each in self.group.members}
+        tickets[leader] = self.sync(leader, assignments=assignments)
+        return tickets
+
+    def _ticket(self) -> int:
+        self._tickets += 1
+        return self._tickets
+
+    def _settle(self) -> None:
+        for effect in self.group.take():
+            if isinstance(effect, Store):
+                self.stores.append(effect)
+            else:
+                assert effect.ticket not in self.answers, "a request is answered once"
+                self.answers[effect.ticket] = effect.answer
+        if self.durable:
+            while self.stores:
+                self.write()

@@ -1,0 +1,206 @@
+"""A coordinator dies at any moment and the next one goes on; and whatever happens, the rules of a group hold."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.group import Group, GroupLimits
+from kafkalite.coordinator.group.persistence import load
+from kafkalite.coordinator.group.states import GroupState
+from kafkalite.coordinator.group.values import JoinAnswer
+from kafkalite.zk.znodes.groups import Generation
+from tests.coordinator.group.room import LIMITS, Room
+
+
+def successor(room: Room, limits: GroupLimits = LIMITS) -> Room:
+    """The coordinator after ``room``'s, which knows what became durable and nothing else."""
+    after = Room(limits)
+    after.now = room.now + 5.0
+    after.kept = room.kept
+    after.ids = room.ids
+    if room.kept is not None:
+        load(after.group, room.kept.generation, room.kept.members, after.now)
+    return after
+
+
+def test_members_carry_on_with_the_next_coordinator() -> None:
+    room = Room()
+    room.join("a")
+    room.join("s", instance_id="s")
+    room.advance(6.0)
+    room.assign()
+    after = successor(room)
+    assert (after.state(), after.group.generation) == (GroupState.STABLE, 1)
+    assert after.heartbeat("a-1", 1) is after.heartbeat("s-1", 1, "s") is ErrorCode.NONE
+    assert after.commit("a-1", 1) is ErrorCode.NONE
+    assert after.synced(after.sync("s-1", 1, instance_id="s")).assignment == b"to s-1"
+    assert after.group.members.leader == "a-1"
+    assert not after.stores
+    # Their sessions begin anew: nobody is blamed for the time without a coordinator.
+    after.advance(9.9)
+    assert after.group.members.ids == {"a-1", "s-1"}
+    after.advance(0.2)
+    assert after.state() is GroupState.EMPTY
+    assert after.joined(after.join("a", "a-1")).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_the_leader_is_the_one_that_was_kept() -> None:
+    room = Room()
+    room.stable("a", "b", rebalance_timeout_ms=7_000)
+    room.join("c", rebalance_timeout_ms=7_000)
+    room.join("b", "b-1", protocols=(("range", b"x"),), rebalance_timeout_ms=7_000)
+    room.heartbeat("a-1")
+    room.advance(7.1)
+    assert room.group.members.leader == "b-1"
+    room.assign()
+    assert successor(room).group.members.leader == "b-1"
+
+
+@pytest.mark.parametrize("moment", ["asked to join", "some joined", "all joined", "assigned, not yet durable"])
+def test_a_rebalance_that_was_interrupted_never_happened(moment: str) -> None:
+    room = Room()
+    room.stable("a", "b")
+    room.join("c")
+    if moment != "asked to join":
+        room.join("b", "b-1")
+    if moment in ("all joined", "assigned, not yet durable"):
+        room.join("a", "a-1")
+        assert room.group.generation == 2
+    if moment == "assigned, not yet durable":
+        room.durable = False
+        room.assign()
+    waiting = room.open_tickets
+    room.die()
+    assert all(room.answers[ticket].error is ErrorCode.NOT_COORDINATOR for ticket in waiting)
+    after = successor(room)
+    assert (after.state(), after.group.generation) == (GroupState.STABLE, 1)
+    # Who has heard of the generation that never was is told so, joins again, and finds the others.
+    assert after.heartbeat("a-1", 2) is ErrorCode.ILLEGAL_GENERATION
+    assert after.synced(after.sync("b-1", 2)).error is ErrorCode.ILLEGAL_GENERATION
+    assert after.heartbeat("c-1", 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    leader = after.join("a", "a-1")
+    after.join("b", "b-1")
+    assert (after.joined(leader).generation, len(after.joined(leader).members)) == (2, 2)
+
+
+def test_a_generation_that_became_durable_counts_although_nobody_heard_of_it() -> None:
+    room = Room()
+    room.durable = False
+    room.join("a")
+    room.advance(3.0)
+    room.assign()
+    # The write took effect; the coordinator did not live to see it.
+    room.kept = room.stores.pop()
+    room.die()
+    after = successor(room)
+    assert after.synced(after.sync("a-1", 1)).assignment == b"to a-1"
+
+
+def test_an_empty_generation_is_kept_with_its_number_and_time() -> None:
+    group = Group("g", LIMITS)
+    load(group, Generation(7, "consumer", "", "", 1234), [], 0.0)
+    assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 7, "consumer")
+    assert group.empty_since_ms == 1234
+
+
+def test_a_group_that_never_was() -> None:
+    group = Group("g", LIMITS)
+    load(group, Generation(0), [], 0.0)
+    assert (group.state, group.generation, group.empty_since_ms) == (GroupState.EMPTY, 0, None)
+
+
+def test_a_group_that_is_larger_than_allowed_by_now_is_called_together() -> None:
+    room = Room()
+    room.stable("a", "b", "c")
+    after = successor(room, GroupLimits(max_size=2))
+    assert after.state() is GroupState.PREPARING_REBALANCE
+    tickets = [after.join(name, f"{name}-1") for name in "abc"]
+    assert after.joined(tickets[2]).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert after.joined(tickets[0]).generation == 2
+
+
+class Player:
+    """A member that behaves, most of the time."""
+
+    def __init__(self, name: str, instance_id: str | None) -> None:
+        self.name = name
+        self.instance_id = instance_id
+        self.member_id = ""
+
+
+def invariants(room: Room) -> None:
+    group = room.group
+    members = list(group.members)
+    waiting = [ticket for each in members for ticket in (each.join, each.sync) if ticket is not None]
+    assert set(waiting) == room.open_tickets, "whoever waits is a member, and no member's request is lost"
+    assert len(waiting) == len(set(waiting))
+    assert (group.members.leader in group.members) == bool(members)
+    assert (group.state is GroupState.EMPTY) <= (not members)
+    assert group.unsynced <= group.members.ids
+    if group.state is GroupState.STABLE:
+        assert members and group.members.supports_any([group.protocol])
+        assert all(each.sync is None for each in members)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        assert all(each.sync is None for each in members)
+    for each in members:
+        assert each.wakes_at >= group.wakes_at
+        assert each.instance_id is None or group.members.static_id(each.instance_id) == each.member_id
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_whatever_happens(seed: int) -> None:
+    """Members join, sync, leave, fall silent, come back; stores are slow or fail; coordinators die."""
+    chance = random.Random(seed)
+    room = Room(GroupLimits(max_size=chance.choice((3, 100))), durable=False)
+    players = [Player(f"p{number}", f"i{number}" if number % 3 == 0 else None) for number in range(5)]
+    generation = 0
+    for _ in range(300):
+        player = chance.choice(players)
+        action = chance.randrange(100)
+        if action < 35:
+            protocols = chance.choice(((("range", b"1"),), (("range", b"2"), ("sticky", b"2"))))
+            ticket = room.join(
+                player.name,
+                player.member_id,
+                instance_id=player.instance_id,
+                require_known_member_id=chance.random() < 0.5,
+                protocols=protocols,
+                rebalance_timeout_ms=20_000,
+            )
+            answer = room.answers.get(ticket)
+            if isinstance(answer, JoinAnswer) and answer.error in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+                player.member_id = answer.member_id
+            elif answer is not None:
+                player.member_id = ""
+            else:
+                # It waits; its id is known here, though its client does not know it yet.
+                player.member_id = next(each.member_id for each in room.group.members if each.join == ticket)
+        elif action < 65:
+            assignments = {each.member_id: b"x" for each in room.group.members}
+            room.sync(player.member_id, instance_id=player.instance_id, assignments=assignments)
+        elif action < 75:
+            room.heartbeat(player.member_id, instance_id=player.instance_id)
+        elif action < 80:
+            room.leave(player.member_id)
+        elif action < 90:
+            room.advance(chance.choice((0.1, 1.0, 5.0)))
+        elif action < 98:
+            if room.stores:
+                failed = chance.random() < 0.1
+                room.write(ErrorCode.UNKNOWN_SERVER_ERROR if failed else ErrorCode.NONE)
+        else:
+            room.die()
+            assert not room.open_tickets
+            kept = room.kept
+            room = successor(room, room.group.limits)
+            room.durable = False
+            assert room.group.generation == (kept.generation.number if kept is not None else 0)
+            generation = 0
+        invariants(room)
+        assert room.group.generation >= generation
+        generation = room.group.generation
+    room.die()
+    assert not room.open_tickets

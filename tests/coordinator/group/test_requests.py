@@ -1,0 +1,296 @@
+"""SyncGroup, Heartbeat, LeaveGroup and commits: what each state answers to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.group.states import GroupState
+from kafkalite.coordinator.group.values import LeavingMember
+from tests.coordinator.group.room import Room
+
+NONE, UNKNOWN, ILLEGAL, FENCED, REBALANCE, INCONSISTENT, UNAVAILABLE = (
+    ErrorCode.NONE,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.FENCED_INSTANCE_ID,
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+)
+
+
+def empty() -> Room:
+    return Room()
+
+
+def stable() -> Room:
+    """``a-1``, which leads, and ``s-1``, the static member ``s``; generation 1."""
+    room = completing()
+    room.assign()
+    return room
+
+
+def completing() -> Room:
+    room = Room()
+    room.join("a")
+    room.join("s", instance_id="s")
+    room.advance(6.0)
+    return room
+
+
+def preparing() -> Room:
+    room = stable()
+    room.join("new")
+    return room
+
+
+def dead() -> Room:
+    room = stable()
+    room.die()
+    return room
+
+
+STATES: dict[str, Callable[[], Room]] = {
+    "empty": empty,
+    "preparing": preparing,
+    "completing": completing,
+    "stable": stable,
+    "dead": dead,
+}
+
+# Who asks: member id, generation, instance id.
+MEMBER = ("a-1", 1, None)
+STATIC = ("s-1", 1, "s")
+OLD_GENERATION = ("a-1", 0, None)
+NEXT_GENERATION = ("a-1", 2, None)
+STRANGER = ("x-1", 1, None)
+NO_SUCH_INSTANCE = ("a-1", 1, "no such")
+OTHERS_INSTANCE = ("a-1", 1, "s")
+NOBODY = ("", -1, None)
+WHO = {
+    "member": MEMBER,
+    "static": STATIC,
+    "old generation": OLD_GENERATION,
+    "next generation": NEXT_GENERATION,
+    "stranger": STRANGER,
+    "no such instance": NO_SUCH_INSTANCE,
+    "other's instance": OTHERS_INSTANCE,
+    "nobody": NOBODY,
+}
+
+
+def cases(table: dict[str, dict[str, ErrorCode]]) -> Any:
+    found = [
+        pytest.param(STATES[state], WHO[who], error, id=f"{state}: {who}")
+        for state, row in table.items()
+        for who, error in row.items()
+    ]
+    assert len(found) == len(STATES) * len(WHO), "every state, and everybody"
+    return pytest.mark.parametrize(("make", "who", "error"), found)
+
+
+def row(*errors: ErrorCode) -> dict[str, ErrorCode]:
+    return dict(zip(WHO, errors, strict=True))
+
+
+@cases(
+    {
+        #                 member  static  old      next     stranger no such  other's nobody
+        "empty": row(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
+        "preparing": row(REBALANCE, REBALANCE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
+        "completing": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
+        "stable": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
+        "dead": row(*[UNAVAILABLE] * 8),
+    }
+)
+def test_heartbeat(make: Callable[[], Room], who: tuple[str, int, str | None], error: ErrorCode) -> None:
+    assert make().heartbeat(*who) is error
+
+
+@cases(
+    {
+        "empty": row(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
+        "preparing": row(REBALANCE, REBALANCE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
+        # The leader's is answered with its assignment at once, since that is durable at once here.
+        "completing": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
+        "stable": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
+        "dead": row(*[UNAVAILABLE] * 8),
+    }
+)
+def test_sync(make: Callable[[], Room], who: tuple[str, int, str | None], error: ErrorCode) -> None:
+    room = make()
+    member_id, generation, instance_id = who
+    ticket = room.sync(member_id, generation, instance_id=instance_id)
+    if room.state() is GroupState.COMPLETING_REBALANCE and error is NONE:
+        assert ticket not in room.answers
+        room.sync("a-1")
+    assert room.synced(ticket).error is error
+
+
+@cases(
+    {
+        "empty": row(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, NONE),
+        "preparing": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
+        "completing": row(REBALANCE, REBALANCE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
+        "stable": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
+        "dead": row(*[UNAVAILABLE] * 8),
+    }
+)
+def test_commit(make: Callable[[], Room], who: tuple[str, int, str | None], error: ErrorCode) -> None:
+    assert make().commit(*who) is error
+
+
+@cases(
+    {
+        "empty": row(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, NONE),
+        "preparing": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, NONE),
+        # A transaction may bring its offsets at any time; and versions before 3 do not say who commits.
+        "completing": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, NONE),
+        "stable": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, NONE),
+        "dead": row(*[UNAVAILABLE] * 8),
+    }
+)
+def test_commit_within_a_transaction(
+    make: Callable[[], Room], who: tuple[str, int, str | None], error: ErrorCode
+) -> None:
+    assert make().commit(*who, transactional=True) is error
+
+
+# SyncGroup
+
+
+def test_nobody_is_answered_before_the_assignment_is_durable() -> None:
+    room = completing()
+    room.durable = False
+    tickets = room.assign()
+    assert not set(tickets.values()) & set(room.answers)
+    assert room.state() is GroupState.COMPLETING_REBALANCE
+    room.write()
+    assert room.state() is GroupState.STABLE
+    assert {name: room.synced(ticket).assignment for name, ticket in tickets.items()} == {
+        "a-1": b"to a-1",
+        "s-1": b"to s-1",
+    }
+    answer = room.synced(tickets["a-1"])
+    assert (answer.protocol_type, answer.protocol) == ("consumer", "range")
+
+
+def test_whom_the_leader_forgot_is_assigned_nothing() -> None:
+    room = completing()
+    follower = room.sync("s-1")
+    room.sync("a-1", assignments={"a-1": b"all", "gone": b"x"})
+    assert room.synced(follower).assignment == b""
+    assert room.synced(room.sync("a-1")).assignment == b"all"
+
+
+def test_who_comes_late_gets_what_was_assigned() -> None:
+    room = completing()
+    room.sync("a-1", assignments={"s-1": b"part"})
+    assert room.synced(room.sync("s-1")).assignment == b"part"
+
+
+def test_what_a_follower_assigns_counts_for_nothing() -> None:
+    room = completing()
+    room.sync("s-1", assignments={"s-1": b"all"})
+    assert room.state() is GroupState.COMPLETING_REBALANCE
+    room.sync("a-1", assignments={"s-1": b"part"})
+    assert room.synced(room.sync("s-1")).assignment == b"part"
+
+
+def test_the_first_word_of_the_leader_counts() -> None:
+    room = completing()
+    room.durable = False
+    given_up = room.sync("a-1", assignments={"a-1": b"first"})
+    again = room.sync("a-1", assignments={"a-1": b"second"})
+    assert room.synced(given_up).error is REBALANCE
+    assert len(room.stores) == 1
+    room.write()
+    assert room.synced(again).assignment == b"first"
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"protocol_type": "consumer", "protocol": "range"}, NONE),
+        ({"protocol_type": "connect", "protocol": "range"}, INCONSISTENT),
+        ({"protocol_type": "consumer", "protocol": "sticky"}, INCONSISTENT),
+        ({"protocol_type": "connect"}, INCONSISTENT),
+    ],
+)
+def test_the_protocol_of_a_sync_is_the_generations(fields: dict[str, Any], error: ErrorCode) -> None:
+    room = stable()
+    assert room.synced(room.sync("a-1", **fields)).error is error
+
+
+# LeaveGroup
+
+
+@pytest.mark.parametrize(
+    ("leaving", "error"),
+    [
+        (LeavingMember("a-1"), NONE),
+        (LeavingMember("s-1"), NONE),
+        (LeavingMember("s-1", "s"), NONE),
+        (LeavingMember("", "s"), NONE),
+        (LeavingMember("x-1"), UNKNOWN),
+        (LeavingMember(""), UNKNOWN),
+        (LeavingMember("", "no such"), UNKNOWN),
+        (LeavingMember("a-1", "no such"), UNKNOWN),
+        (LeavingMember("a-1", "s"), FENCED),
+    ],
+)
+def test_leave(leaving: LeavingMember, error: ErrorCode) -> None:
+    room = stable()
+    answer = room.leave(leaving)
+    assert (answer.error, answer.members) == (NONE, ((leaving, error),))
+    assert (room.state() is GroupState.PREPARING_REBALANCE) == (error is NONE)
+
+
+def test_many_leave_at_once() -> None:
+    room = stable()
+    answer = room.leave("a-1", "x-1", LeavingMember("", "s"))
+    assert [error for _, error in answer.members] == [NONE, UNKNOWN, NONE]
+    assert room.state() is GroupState.EMPTY and room.group.generation == 2
+
+
+def test_leaving_a_dead_group() -> None:
+    assert dead().leave("a-1").error is UNAVAILABLE
+
+
+def test_who_was_only_given_an_id_can_leave() -> None:
+    room = Room()
+    room.join("a", require_known_member_id=True)
+    assert room.leave("a-1").members[0][1] is NONE
+    assert room.joined(room.join("a", "a-1")).error is UNKNOWN
+
+
+def test_who_leaves_while_it_waits_is_told() -> None:
+    room = completing()
+    waiting = room.sync("s-1")
+    room.leave("s-1")
+    assert room.synced(waiting).error is UNKNOWN
+    room = Room()
+    joining = room.join("a", instance_id="i")
+    room.leave(LeavingMember("", "i"))
+    assert room.joined(joining).error is UNKNOWN
+
+
+def test_the_rest_goes_on_when_the_last_one_that_was_waited_for_leaves() -> None:
+    room = stable()
+    old = room.join("s", "s-1", instance_id="s", protocols=(("range", b"other"),))
+    assert old not in room.answers
+    room.leave("a-1")
+    assert (room.joined(old).generation, room.joined(old).leader) == (2, "s-1")
+
+
+def test_a_commit_of_a_member_is_a_sign_of_life() -> None:
+    room = Room()
+    room.stable("a")
+    for _ in range(3):
+        room.advance(8.0)
+        assert room.commit("a-1", 1) is NONE
+    assert room.state() is GroupState.STABLE

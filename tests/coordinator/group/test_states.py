@@ -1,0 +1,57 @@
+"""The table of states: what follows what, and that the documentation draws it."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from kafkalite.coordinator.group.states import (
+    TRANSITIONS,
+    GroupState,
+    IllegalTransitionError,
+    check_transition,
+    diagram,
+)
+
+EMPTY, PREPARING, COMPLETING, STABLE, DEAD = GroupState
+# As kafka.coordinator.group.GroupMetadata.validPreviousStates has them.
+LEGAL = {
+    (EMPTY, PREPARING),
+    (STABLE, PREPARING),
+    (COMPLETING, PREPARING),
+    (PREPARING, COMPLETING),
+    (COMPLETING, STABLE),
+    (PREPARING, EMPTY),
+    (EMPTY, DEAD),
+    (PREPARING, DEAD),
+    (COMPLETING, DEAD),
+    (STABLE, DEAD),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(GroupState, GroupState)))
+def test_every_pair(before: GroupState, after: GroupState) -> None:
+    if (before, after) in LEGAL:
+        check_transition("g", before, after)
+    else:
+        with pytest.raises(IllegalTransitionError, match=f"group g cannot go from {before.value} to {after.value}"):
+            check_transition("g", before, after)
+
+
+def test_the_names_are_kafkas() -> None:
+    assert [state.value for state in GroupState] == [
+        "Empty",
+        "PreparingRebalance",
+        "CompletingRebalance",
+        "Stable",
+        "Dead",
+    ]
+
+
+def test_the_diagram_has_every_transition_and_stands_in_the_documentation() -> None:
+    drawn = diagram()
+    assert drawn.count("-->") == sum(map(len, TRANSITIONS.values())) + 2
+    documentation = Path(__file__).parents[3] / "docs/groups.md"
+    assert f"```mermaid\n{drawn}\n```" in documentation.read_text()

@@ -2,8 +2,9 @@
 
 Answers to: ``GroupMetadataManager.getOffsets`` and ``KafkaApis.fetchOffsetsFromZookeeper``. Reactor shell.
 
-The value of a partition is the staged one, if its transaction was decided after the number was written; else the commit
-beside the number, if both carry the same mzxid; else the bare number, as an old consumer or a hand wrote it.
+The value of a partition is the staged one, if its transaction was decided after the number was written (or, where a
+transaction brought the number too, after the decision of that one); else the commit beside the number, if both carry
+the same mzxid; else the bare number, as an old consumer or a hand wrote it.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _combined(
         value, decided = stored[tp], staged.decided.get(tp)
         if isinstance(value, ErrorCode):
             answer[tp] = value
-        elif decided is not None and (value is None or decided[0] > value.mzxid):
+        elif decided is not None and (value is None or decided[0] > value.order):
             answer[tp] = decided[1]
         elif value is not None:
             answer[tp] = value.value

@@ -32,7 +32,7 @@ from kafkalite.zk.port import (
 from kafkalite.zk.stores.claims import Claim, claim_lost
 from kafkalite.zk.stores.fenced import FencedError, FencedWrite, OpResult, commit_groups, write_fenced
 from kafkalite.zk.stores.offset_layout import create_container
-from kafkalite.zk.stores.offsets import OffsetStore
+from kafkalite.zk.stores.offsets import OffsetStore, Standing
 from kafkalite.zk.stores.paths import read
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.znodes import consumers, offsets, topics, transactions
@@ -141,17 +141,11 @@ class OffsetStaging:
         writes: list[tuple[TopicPartition, FencedWrite]] = []
         for start in range(0, len(wanted), _AT_ONCE):
             some = wanted[start : start + _AT_ONCE]
-            paths = [path for tp in some for path in (consumers.offset_path(group, tp), offsets.commit_path(group, tp))]
-            stats = await gather(self._client.exists(path) for path in paths)
-            for index, tp in enumerate(some):
-                number, commit = stats[2 * index], stats[2 * index + 1]
-                if number is not None and number.mzxid > decision_mzxid:
-                    continue
-                value, (at, beside) = staged[tp], paths[2 * index : 2 * index + 2]
-                digits, rest = consumers.encode_offset(value.offset), offsets.encode_commit(value)
-                ops: list[Op] = [Create(at, digits) if number is None else SetData(at, digits, number.version)]
-                ops.append(Create(beside, rest) if commit is None else SetData(beside, rest))
-                writes.append((tp, FencedWrite(claim.fence(), ops)))
+            standings = await gather(self._store.standing(group, tp) for tp in some)
+            for tp, standing in zip(some, standings, strict=True):
+                if standing.order < decision_mzxid:
+                    ops = _ops_copy(group, tp, staged[tp], standing, decision_mzxid)
+                    writes.append((tp, FencedWrite(claim.fence(), ops)))
         left: dict[TopicPartition, OffsetAndMetadata] = {}
         results = await write_fenced(self._client, [write for _, write in writes])
         for (tp, _), result in zip(writes, results, strict=True):
@@ -203,6 +197,19 @@ def _decoded(path: str, data: bytes) -> StagedOffsets | None:
     except MalformedZnodeError as error:
         log.error("cannot be applied: %s", error)
         return None
+
+
+def _ops_copy(
+    group: str, tp: TopicPartition, value: OffsetAndMetadata, standing: Standing, decision_mzxid: int
+) -> list[Op]:
+    """Against what was read: whoever writes in between makes this fail. The commit says which decision it is of."""
+    path, beside = consumers.offset_path(group, tp), offsets.commit_path(group, tp)
+    number, rest = consumers.encode_offset(value.offset), offsets.encode_commit(value, decision_mzxid)
+    version = standing.version
+    return [
+        Create(path, number) if version is None else SetData(path, number, version),
+        SetData(beside, rest) if standing.has_commit else Create(beside, rest),
+    ]
 
 
 def _refusal(transaction: TransactionMetadata | None, producer: TxnProducer, group: str) -> ErrorCode:

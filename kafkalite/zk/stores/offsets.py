@@ -22,14 +22,32 @@ log = logging.getLogger(__name__)
 _TRIES = 5
 
 
+_Znode = tuple[bytes, ZnodeStat]
+
+
 @dataclass(frozen=True, slots=True)
 class StoredOffset:
-    """What a group has of a partition: its value, and of the number's znode mzxid, version, last write."""
+    """What a group has of a partition: its value, and of the number's znode mzxid, version and time of writing.
+
+    ``order`` says which of two values counts: the mzxid of the write, or of the decision where a transaction brought
+    the offset. It is copied here later, when another one may have been decided.
+    """
 
     value: OffsetAndMetadata
     mzxid: int
     version: int
+    order: int
     mtime_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of an offset that is to be written: the version of its number (``None``: no znode), its order (as in
+    :class:`StoredOffset`), and whether there is a znode for the rest of the commit."""
+
+    version: int | None
+    order: int
+    has_commit: bool
 
 
 class OffsetStore:
@@ -67,23 +85,38 @@ class OffsetStore:
         for _ in range(_TRIES):
             # Both under way at once, and the number first: had it been read last, it might be newer than the commit
             # that was read, and no event would ever say so.
-            number, commit = await gather([self.data(path, watch), read(self.client, beside)])
-            if number is None:
+            number, commit = await gather([read(self.client, path, watch), read(self.client, beside)])
+            if number is None and (watch is None or await self.client.exists(path, watch) is None):
                 return None
-            data, stat = number
-            value = OffsetAndMetadata(consumers.decode_offset(path, data))
-            if commit is None or commit[1].mzxid < stat.mzxid:
-                break
-            if commit[1].mzxid == stat.mzxid:
-                value = _commit(beside, commit[0], value)
-                break
-            # A commit came in between.
-        return StoredOffset(value, stat.mzxid, stat.version, stat.mtime_ms)
+            if number is not None and (commit is None or commit[1].mzxid <= number[1].mzxid):
+                return _stored(path, number, beside, commit)
+            # It was written in between.
+        return None if number is None else _stored(path, number, beside, None)
+
+    async def standing(self, group: str, tp: TopicPartition) -> Standing:
+        """How ``tp`` stands for somebody who is to write it."""
+        path, beside = consumers.offset_path(group, tp), offsets.commit_path(group, tp)
+        number, commit = await gather([read(self.client, path), read(self.client, beside)])
+        version = None if number is None else number[1].version
+        return Standing(version, 0 if number is None else _order(number[1], beside, commit), commit is not None)
 
 
-def _commit(path: str, data: bytes, number: OffsetAndMetadata) -> OffsetAndMetadata:
+def _stored(path: str, number: _Znode, beside: str, commit: _Znode | None) -> StoredOffset:
+    data, stat = number
+    value = OffsetAndMetadata(consumers.decode_offset(path, data))
+    order = _order(stat, beside, commit)
+    if commit is not None and commit[1].mzxid == stat.mzxid:
+        try:
+            value = offsets.decode_commit(beside, commit[0], value.offset)
+        except MalformedZnodeError as error:
+            log.error("the number beside it is used alone: %s", error)
+    return StoredOffset(value, stat.mzxid, stat.version, order, stat.mtime_ms)
+
+
+def _order(number: ZnodeStat, beside: str, commit: _Znode | None) -> int:
+    if commit is None or commit[1].mzxid != number.mzxid:
+        return number.mzxid
     try:
-        return offsets.decode_commit(path, data, number.offset)
-    except MalformedZnodeError as error:
-        log.error("the number beside it is used alone: %s", error)
-        return number
+        return offsets.decode_decision(beside, commit[0]) or number.mzxid
+    except MalformedZnodeError:
+        return number.mzxid

@@ -86,14 +86,25 @@ def staged_chunk(name: str, producer: TxnProducer) -> int | None:
     return int(number) if number != name and number.isdecimal() else None
 
 
-def encode_commit(commit: OffsetAndMetadata) -> bytes:
-    """Everything of a commit but the number itself (version 1)."""
-    return to_json({"version": 1, **_rest(commit)})
+def encode_commit(commit: OffsetAndMetadata, decision_mzxid: int = 0) -> bytes:
+    """Everything of a commit but the number itself (version 1).
+
+    ``decision_mzxid``: of the decision of the transaction that brought it.
+    """
+    rest = _rest(commit)
+    if decision_mzxid:
+        rest["decision"] = decision_mzxid
+    return to_json({"version": 1, **rest})
 
 
 def decode_commit(path: str, data: bytes, offset: int) -> OffsetAndMetadata:
     """The reverse, for the number ``offset``. Raises :class:`MalformedZnodeError`."""
     return _commit(path, from_json(data, path), offset)
+
+
+def decode_decision(path: str, data: bytes) -> int:
+    """The mzxid of the decision that a commit belongs to, 0 where it is of no transaction."""
+    return integer(from_json(data, path).get("decision", 0), f"{path} decision") if b'"decision"' in data else 0
 
 
 def encode_staged(staged: StagedOffsets) -> bytes:

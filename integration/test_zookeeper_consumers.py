@@ -24,6 +24,7 @@ from integration.harness.peers import classpath, java
 from integration.harness.tree import Tree
 from integration.harness.wait import wait_for
 from integration.test_clients_confluent import Confluent
+from kafkalite.common.errors import StartupError
 from kafkalite.consumer import Record, Subscription, ZooKeeperConsumer
 from kafkalite.embedded.cluster import LocalCluster
 
@@ -306,3 +307,11 @@ def test_new_topics_and_partitions(shared_cluster: LocalCluster) -> None:
         sent = wait_for(lambda: write(shared_cluster, topic, numbers, 60), "written")
         read = take(one, 30) + take(two, 30)
     assert sorted(r.value or b"" for r in read) == sorted(sent)
+
+
+def test_nobody_answers() -> None:
+    """Without a ZooKeeper the constructor says so, and leaves no thread behind."""
+    before = set(threading.enumerate())
+    with pytest.raises(StartupError, match="cannot reach ZooKeeper"):
+        ZooKeeperConsumer("127.0.0.1:1", "g", ["t"], zookeeper_connection_timeout_ms=300)
+    wait_for(lambda: not {t for t in set(threading.enumerate()) - before if "kazoo" not in t.name}, "threads end", 10)

@@ -148,8 +148,8 @@ class Rebalancer:
     def _rebalance_soon(self) -> None:
         if not self._waiting and not self._is_closed:
             self._waiting = True
+            self._wake()
             self._lane.put(self._rebalance)
-        self._wake()
 
     async def _rebalance(self) -> None:
         """Attempts until this member has its part (``syncedRebalance``)."""

@@ -1,0 +1,41 @@
+"""Settings by Kafka's names."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.common.errors import ConfigError
+from kafkalite.consumer.config import ConsumerConfig
+
+NEEDED = {"zookeeper.connect": "zk:2181", "group.id": "g"}
+
+
+def test_kafkas_defaults() -> None:
+    config = ConsumerConfig.from_properties(NEEDED)
+    assert (config.zookeeper_connect, config.group_id) == ("zk:2181", "g")
+    assert (config.auto_commit_enable, config.auto_commit_interval_ms) == (True, 60_000)
+    assert (config.rebalance_max_retries, config.rebalance_backoff_ms) == (4, 2000)
+    assert (config.auto_offset_reset, config.consumer_timeout_ms) == ("largest", -1)
+
+
+def test_properties() -> None:
+    more = {"auto.commit.enable": "False", "auto.offset.reset": "earliest", "rebalance.max.retries": "7"}
+    config = ConsumerConfig.from_properties(NEEDED | more)
+    assert (config.auto_commit_enable, config.auto_offset_reset, config.rebalance_max_retries) == (False, "smallest", 7)
+
+
+@pytest.mark.parametrize(
+    ("properties", "text"),
+    [
+        ({"group.id": "g"}, "zookeeper.connect: missing"),
+        (NEEDED | {"group.id": ""}, "group.id: must not be empty"),
+        (NEEDED | {"auto.offset.reset": "middle"}, "auto.offset.reset: 'middle': expected smallest or largest"),
+        (NEEDED | {"auto.commit.enable": "yes"}, "expected true or false"),
+        (NEEDED | {"rebalance.backoff.ms": "soon"}, "expected a number"),
+        (NEEDED | {"rebalance.max.retries": "0"}, "rebalance.max.retries: must be at least 1"),
+        (NEEDED | {"bootstrap.servers": "b:1"}, "bootstrap.servers: not a setting of the ZooKeeper consumer"),
+    ],
+)
+def test_what_is_refused(properties: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        ConsumerConfig.from_properties(properties)

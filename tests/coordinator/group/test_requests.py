@@ -83,7 +83,7 @@ WHO = {
 }
 
 
-def cases(table: dict[str, dict[str, ErrorCode]]) -> Any:
+def cases(table: dict[str, dict[str, ErrorCode]]) -> pytest.MarkDecorator:
     found = [
         pytest.param(STATES[state], WHO[who], error, id=f"{state}: {who}")
         for state, row in table.items()

@@ -1,0 +1,177 @@
+"""Brokers' group coordinators on one ZooKeeper in memory and one clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.model import Broker as BrokerInfo
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import deferred
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.group.coordinator import GroupCoordinator
+from kafkalite.coordinator.group.values import (
+    HeartbeatRequest,
+    JoinRequest,
+    OffsetCommitRequest,
+    OffsetFetchRequest,
+    SyncRequest,
+)
+from kafkalite.coordinator.offsets.manager import OffsetManager
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata
+from kafkalite.coordinator.placement import preferred
+from kafkalite.testing.clock import ManualClock
+from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
+from kafkalite.zk.stores.claims import ClaimStore
+from kafkalite.zk.stores.groups import GroupStore
+from kafkalite.zk.stores.paths import ensure, ensure_paths
+from kafkalite.zk.znodes.consumers import ids_path
+
+G = "g"
+T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
+# A subscription of version 0 to the topic "t", as a consumer writes it.
+SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
+
+
+class Started:
+    """Work under way: ``result`` once it is done."""
+
+    def __init__(self, work: Any) -> None:
+        self.results: list[Any] = []
+        self.failures: list[BaseException] = []
+        deferred(work).addCallbacks(self.results.append, lambda failure: self.failures.append(failure.value))
+
+    @property
+    def done(self) -> bool:
+        return bool(self.results or self.failures)
+
+    @property
+    def result(self) -> Any:
+        if self.failures:
+            raise self.failures[0]
+        assert self.results, "not complete"
+        return self.results[0]
+
+
+def run(work: Any) -> Any:
+    """The result of ``work``, which must be complete."""
+    return Started(work).result
+
+
+class Broker:
+    """One broker's coordinator, and short forms of what clients ask it."""
+
+    def __init__(self, house: House, broker_id: int) -> None:
+        self.id = broker_id
+        self.client: MemoryZkClient = house.server.client()
+        claims = ClaimStore(self.client, house.clock)
+        self.offsets = OffsetManager(self.client, house.clock, house.config, lambda tp: tp in house.partitions)
+        self.groups = GroupCoordinator(
+            broker_id,
+            claims,
+            GroupStore(self.client, claims),
+            self.offsets,
+            house.metadata,
+            house.clock,
+            house.config,
+        )
+        self.client.add_listener(self.groups.on_session)
+
+    def join(self, client: str, member_id: str = "", group: str = G, **fields: Any) -> Started:
+        values = {
+            "session_timeout_ms": 10_000,
+            "rebalance_timeout_ms": 60_000,
+            "protocol_type": "consumer",
+            "protocols": (("range", SUBSCRIPTION),),
+            **fields,
+        }
+        return Started(self.groups.join(JoinRequest(group, member_id, client, "/127.0.0.1", **values)))
+
+    def sync(self, member_id: str, generation: int, group: str = G, **fields: Any) -> Started:
+        assignments = fields.pop("assignments", {})
+        return Started(self.groups.sync(SyncRequest(group, member_id, generation, assignments, **fields)))
+
+    def heartbeat(self, member_id: str, generation: int, group: str = G, instance_id: str | None = None) -> ErrorCode:
+        error = run(self.groups.heartbeat(HeartbeatRequest(group, member_id, generation, instance_id)))
+        assert isinstance(error, ErrorCode)
+        return error
+
+    def commit(self, offset: int, member_id: str = "", generation: int = -1, group: str = G) -> ErrorCode:
+        request = OffsetCommitRequest(group, {T0: OffsetAndMetadata(offset)}, member_id, generation)
+        answer = run(self.groups.commit_offsets(request))
+        assert set(answer) == {T0}
+        error = answer[T0]
+        assert isinstance(error, ErrorCode)
+        return error
+
+    def fetch(self, group: str = G) -> dict[TopicPartition, int]:
+        found = run(self.groups.fetch_offsets(OffsetFetchRequest(group, None)))
+        return {tp: value.offset for tp, value in found.items()}
+
+    def find(self, group: str = G) -> int | None:
+        found = run(self.groups.find(group))
+        assert found is None or isinstance(found, int)
+        return found
+
+
+class House:
+    """Three brokers. ``coordinator`` is the one that would coordinate ``g`` first, ``others`` the others."""
+
+    def __init__(self, **config: Any) -> None:
+        self.server = MemoryZooKeeper()
+        self.clock = ManualClock()
+        self.config = {
+            "group.min.session.timeout.ms": 6_000,
+            "group.max.session.timeout.ms": 1_800_000,
+            "group.initial.rebalance.delay.ms": 3_000,
+            "group.max.size": 100,
+            "offsets.retention.minutes": 10_080,
+            "offsets.retention.check.interval.ms": 600_000,
+            "offset.metadata.max.bytes": 4_096,
+            **config,
+        }
+        self.partitions = {T0, T1, U0}
+        self.tools = self.server.client()
+        run(ensure_paths(self.tools))
+        self.metadata = MetadataCache(self.clock.monotonic)
+        self.brokers = {broker_id: Broker(self, broker_id) for broker_id in (1, 2, 3)}
+        self.alive({1, 2, 3})
+
+    def alive(self, brokers: set[int]) -> None:
+        self.metadata.update_brokers({broker_id: BrokerInfo(broker_id, ()) for broker_id in brokers})
+
+    def preferred(self, group: str = G) -> Broker:
+        """The broker that should coordinate ``group`` if nobody does."""
+        broker_id = preferred(group, self.metadata.brokers)
+        assert broker_id is not None
+        return self.brokers[broker_id]
+
+    def others(self, group: str = G) -> list[Broker]:
+        return [broker for broker in self.brokers.values() if broker is not self.preferred(group)]
+
+    def kill(self, broker: Broker) -> Broker:
+        """``broker`` dies with its session; returns who coordinates ``g`` from then on."""
+        self.alive(set(self.metadata.brokers) - {broker.id})
+        broker.client.lose_connection()
+        self.server.expire(broker.client.session)
+        return self.preferred()
+
+    def stable(self, *clients: str, broker: Broker | None = None, **fields: Any) -> dict[str, str]:
+        """``clients`` form generation 1 of ``g``; their member ids."""
+        broker = broker or self.preferred()
+        joins = {client: broker.join(client, **fields) for client in clients}
+        self.clock.advance(6.0)
+        ids = {client: join.result.member_id for client, join in joins.items()}
+        leader = next(iter(joins.values())).result.leader
+        assignments = {member_id: member_id.encode() for member_id in ids.values()}
+        syncs = [broker.sync(each, 1) for each in ids.values() if each != leader]
+        syncs.append(broker.sync(leader, 1, assignments=assignments))
+        assert all(each.result.error is ErrorCode.NONE for each in syncs)
+        return ids
+
+    def old_consumer(self, group: str = G, name: str = "old") -> MemoryZkClient:
+        """A ZooKeeper consumer of 2017 that lives in ``group``, until its session is over."""
+        client = self.server.client()
+        run(ensure(client, ids_path(group)))
+        run(client.create(f"{ids_path(group)}/{name}", b"{}", ephemeral=True))
+        return client

@@ -1,0 +1,272 @@
+"""Compacted topics on real brokers: what is left, through every client, and what a ``kill -9`` in the middle leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+
+from integration.conftest import ClusterFactory
+from integration.harness.admin import admin
+from integration.harness.clients import ClientAdapter, fresh_topic
+from integration.harness.history import wait_in_sync
+from integration.harness.java import KAFKA_3_9, run_tool
+from integration.harness.wait import has_ended, wait_for
+from integration.test_clients_aiokafka import AioKafka
+from integration.test_clients_confluent import Confluent
+from integration.test_clients_kafka_python import KafkaPython
+from integration.test_dump_log import assert_same_dump, files_of
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.record.batch import iter_headers
+from kafkalite.record.records import iter_records
+
+KEYS = 10_000
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+SETTINGS = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "1000000",
+    "min.cleanable.dirty.ratio": "0.2",
+    "file.delete.delay.ms": "1000",
+}
+QUICK = {"log.cleaner.backoff.ms": "200"}
+SLOW_BYTES = 1_000_000
+NOISE = random.Random(7).randbytes(500_000).hex().encode()
+Row = tuple[int, bytes, "bytes | None"]
+
+
+def key_of(number: int) -> bytes:
+    """Every key again and again, in an order that is not theirs."""
+    return b"key-%d" % (number * 7919 % KEYS)
+
+
+def value_of(number: int) -> bytes:
+    """What no codec makes much smaller, as text."""
+    at = number * 50 % (len(NOISE) - 50)
+    return b"%d-%b" % (number, NOISE[at : at + 50])
+
+
+class Updates(threading.Thread):
+    """Writes ``count`` updates with an idempotent producer, through whatever happens to the brokers."""
+
+    def __init__(self, bootstrap: str, topic: str, count: int) -> None:
+        super().__init__(daemon=True)
+        self._servers = bootstrap
+        self._topic = topic
+        self._count = count
+        self.sent = 0
+        self.errors: list[object] = []
+
+    def run(self) -> None:
+        """Returns when everything is acknowledged."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self._servers,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "compression.type": "lz4",
+                "log_level": 0,
+            }
+        )
+        try:
+            for number in range(self._count):
+                while True:
+                    try:
+                        producer.produce(self._topic, value_of(number), key_of(number), 0, on_delivery=self._delivered)
+                        break
+                    except BufferError:
+                        producer.poll(0.1)
+                self.sent = number
+                if number % 1000 == 0:
+                    producer.poll(0)
+            assert producer.flush(120) == 0
+        except BaseException as error:
+            self.errors.append(error)
+
+    def _delivered(self, error: object, _: object) -> None:
+        if error is not None:
+            self.errors.append(error)
+
+    def finished(self) -> None:
+        """Wait for the end."""
+        self.join(240)
+        assert not self.is_alive()
+        assert self.errors == []
+
+
+def folder(cluster: LocalCluster, broker_id: int, topic: str) -> Path:
+    return cluster.broker_dir(broker_id) / "data" / f"{topic}-0"
+
+
+def stored(cluster: LocalCluster, broker_id: int, topic: str) -> list[Row]:
+    """Offset, key and value of every record in a broker's files."""
+    rows: list[Row] = []
+    for path in sorted(folder(cluster, broker_id, topic).glob("*.log")):
+        data = path.read_bytes()
+        for position, header in iter_headers(data, allow_partial_tail=True):
+            if not header.is_control:
+                rows += [
+                    (record.offset, record.key or b"", record.value) for record in iter_records(data, header, position)
+                ]
+    return rows
+
+
+def table(rows: Sequence[Row]) -> dict[bytes, bytes]:
+    """What the records amount to."""
+    return {key: value for key, value in {key: value for _, key, value in rows}.items() if value is not None}
+
+
+def configure(cluster: LocalCluster, kind: ConfigResource.Type, name: str, **settings: str) -> None:
+    """Set configurations of a topic or of a broker."""
+    entries = [
+        ConfigEntry(key.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in settings.items()
+    ]
+    resource = ConfigResource(kind, name, incremental_configs=entries)
+    admin(cluster.bootstrap).incremental_alter_configs([resource])[resource].result(20)
+
+
+def compactors(cluster: LocalCluster, broker_id: int) -> list[psutil.Process]:
+    """The processes of a broker that compact."""
+    found = []
+    for child in psutil.Process(cluster.pid(broker_id)).children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if any("cleaner_process" in word for word in child.cmdline()):
+                found.append(child)
+    return found
+
+
+def in_the_middle(cluster: LocalCluster, broker_id: int, topic: str, last: int = 0) -> psutil.Process:
+    """Wait until a broker has a compacted segment half done; returns the compactor, another one than ``last``."""
+    where = folder(cluster, broker_id, topic)
+
+    def half_done() -> psutil.Process:
+        if not any(path.stat().st_size > 0 for path in where.glob("*.log.cleaned")):
+            raise LookupError("no compaction")
+        others = [each for each in compactors(cluster, broker_id) if each.pid != last]
+        if not others:
+            raise LookupError("no other compactor yet")
+        return others[0]
+
+    return wait_for(half_done, f"broker {broker_id} compacts", 60, interval=0.002)
+
+
+def compact_all(cluster: LocalCluster, topic: str, last: int) -> None:
+    """Everything but one last record is compacted, on every replica."""
+    configure(cluster, ConfigResource.Type.TOPIC, topic, min_cleanable_dirty_ratio="0.0", segment_ms="100")
+    client = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+
+    def compacted() -> bool:
+        # A record rolls the segment before it once that is old enough.
+        client.produce(topic, value_of(last), key_of(last), 0)
+        assert client.flush(20) == 0
+        rows = {broker_id: len(stored(cluster, broker_id, topic)) for broker_id in cluster.broker_ids}
+        if any(count > KEYS + 3 for count in rows.values()):
+            raise LookupError(f"{rows}")
+        return True
+
+    wait_for(compacted, f"{topic} is compacted", 60, interval=0.3)
+
+
+def read_by_java(cluster: LocalCluster, topic: str, count: int) -> list[tuple[bytes, bytes]]:
+    """Keys and values as Kafka's own consumer has them."""
+    flags = (
+        "--bootstrap-server",
+        cluster.bootstrap,
+        "--topic",
+        topic,
+        "--from-beginning",
+        "--max-messages",
+        str(count),
+    )
+    shown = ("--timeout-ms", "20000", "--property", "print.key=true")
+    read = [line.split("\t") for line in run_tool(KAFKA_3_9, CONSUMER, *flags, *shown).lines()]
+    return [(key.encode(), value.encode()) for key, value in read]
+
+
+def check_clients(cluster: LocalCluster, topic: str, rows: Sequence[Row]) -> None:
+    """Every client reads ``rows`` and nothing else."""
+    clients: list[ClientAdapter] = [Confluent(), KafkaPython(), AioKafka()]
+    for client in clients:
+        read = client.consume(cluster.bootstrap, topic, {0: 0}, len(rows))
+        assert [(each.offset, each.key, each.value) for each in read] == list(rows), type(client).__name__
+    assert read_by_java(cluster, topic, len(rows)) == [(key, value) for _, key, value in rows]
+
+
+def check_compaction(cluster: LocalCluster, count: int, disturb: Callable[[str, Updates], None]) -> str:
+    """``count`` updates while ``disturb`` does its worst; returns the topic, which holds the last value of each key."""
+    topic = fresh_topic("compacted")
+    Confluent().create_topic(cluster.bootstrap, topic, 1, len(cluster.broker_ids), SETTINGS)
+    wait_in_sync(cluster.zookeeper, topic, 1, len(cluster.broker_ids))
+    updates = Updates(cluster.bootstrap, topic, count)
+    updates.start()
+    disturb(topic, updates)
+    updates.finished()
+    wait_in_sync(cluster.zookeeper, topic, 1, len(cluster.broker_ids))
+    compact_all(cluster, topic, count - 1)
+    expected = {key_of(number): value_of(number) for number in range(count)}
+    assert len(expected) == KEYS
+    for broker_id in cluster.broker_ids:
+        rows = stored(cluster, broker_id, topic)
+        assert table(rows) == expected, f"broker {broker_id}"
+    check_clients(cluster, topic, stored(cluster, leader(cluster, topic), topic))
+    return topic
+
+
+def leader(cluster: LocalCluster, topic: str) -> int:
+    found = admin(cluster.bootstrap).list_topics(topic, timeout=20).topics[topic].partitions[0].leader
+    return int(found)
+
+
+def kill_in_the_middle(cluster: LocalCluster) -> Callable[[str, Updates], None]:
+    """Compactors and brokers die with segments half done; then compaction may be as fast as it likes."""
+
+    def disturb(topic: str, _: Updates) -> None:
+        for broker_id in cluster.broker_ids:
+            first = in_the_middle(cluster, broker_id, topic)
+            first.kill()
+            orphan = in_the_middle(cluster, broker_id, topic, first.pid)
+            cluster.kill_broker(broker_id)
+            wait_for(lambda pid=orphan.pid: has_ended(pid), "the compactor follows its broker", 10)  # type: ignore[misc]
+            cluster.start_broker(broker_id)
+            wait_in_sync(cluster.zookeeper, topic, 1, len(cluster.broker_ids))
+        for broker_id in cluster.broker_ids:
+            configure(cluster, ConfigResource.Type.BROKER, str(broker_id), log_cleaner_io_max_bytes_per_second="1e9")
+            # The new rate counts from the next round on, and the old one would take its time.
+            for process in compactors(cluster, broker_id):
+                process.kill()
+
+    return disturb
+
+
+@pytest.mark.kafkalite_only
+def test_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> None:
+    """Line 7 in small: of many updates the last of each key, on every replica, for every client and every tool."""
+    cluster = make_cluster(2, {**QUICK, "log.cleaner.io.max.bytes.per.second": str(SLOW_BYTES)})
+    topic = check_compaction(cluster, 150_000, kill_in_the_middle(cluster))
+    pids = [process for broker_id in cluster.broker_ids for process in compactors(cluster, broker_id)]
+    assert all(process.nice() >= 10 for process in pids)
+    cluster.stop()
+    assert not any(process.is_running() for process in pids)
+    for broker_id in cluster.broker_ids:
+        assert_same_dump(files_of(cluster, broker_id, topic))
+
+
+@pytest.mark.soak
+@pytest.mark.kafkalite_only
+def test_a_million_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> None:
+    """Line 7 in full."""
+    cluster = make_cluster(2, {**QUICK, "log.cleaner.io.max.bytes.per.second": str(SLOW_BYTES)})
+    check_compaction(cluster, 1_000_000, kill_in_the_middle(cluster))
+
+
+def test_a_million_updates(make_cluster: ClusterFactory) -> None:
+    """A million updates over 10,000 keys end with 10,000 values."""
+    cluster = make_cluster(1, QUICK)
+    check_compaction(cluster, 1_000_000, lambda _topic, _updates: None)

@@ -38,7 +38,6 @@ class TestKafkaPython(GroupSuite):
     """As it comes."""
 
     assignors = ("range", "roundrobin", "sticky", "cooperative-sticky")
-    quiet_leaders = False
 
     @staticmethod
     def new_host(log: Path) -> MemberHost:

@@ -161,8 +161,6 @@ class GroupSuite:
     """The tests; a subclass says how its hosts start and what its library lacks."""
 
     assignors: Sequence[str] = ("range", "roundrobin", "sticky")
-    quiet_leaders = True
-    """Whether a leader joins once, and not again when it has looked at its topics' metadata."""
 
     @staticmethod
     def new_host(log: Path) -> MemberHost:
@@ -240,7 +238,7 @@ class GroupSuite:
         wait_shares([leader], every, [4], SOON)
         other = ground.join(host, topic, group_instance_id="two")
         wait_shares([leader, other], every, [2, 2], SOON)
-        for name in ("two", "one") if self.quiet_leaders else ("two",):
+        for name in ("two", "one"):
             stays, goes = (leader, other) if name == "two" else (other, leader)
             wait_values([goes], 10)
             goes.commit()

@@ -180,6 +180,9 @@ class KafkaPythonMember(Library):
                 told("lost", lost)
 
         self._consumer.subscribe(list(topics), listener=Listener())
+        # A leader that hears of its topics' partitions only when it has joined joins again; and when a poll ends in the
+        # middle of that, this library forgets what it was assigned. So it asks for them first.
+        self._consumer.topics()
 
     def poll(self) -> list[tuple[str, int, int, str]]:
         polled = self._consumer.poll(timeout_ms=int(POLL * 1000))

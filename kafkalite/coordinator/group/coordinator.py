@@ -139,7 +139,7 @@ class GroupCoordinator:
     async def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         """A member lives."""
         hosted = self._host.hosted.get(request.group)
-        if hosted is None:
+        if hosted is None or not request.group:
             try:
                 self._check_name(request.group)
                 hosted = await self._host.obtain(request.group, create=False)

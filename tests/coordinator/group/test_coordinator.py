@@ -1,0 +1,376 @@
+"""Groups as administrators see them, groups beside old consumers, and how long groups last."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.coordinator.group.states import GroupState
+from kafkalite.coordinator.group.values import GroupListing, LeavingMember
+from kafkalite.zk.stores.paths import set_or_create
+from kafkalite.zk.znodes.consumers import offset_path
+from tests.coordinator.group.house import SUBSCRIPTION, T0, U0, Broker, G, House, run
+
+NONE = ErrorCode.NONE
+DAY = 86_400.0
+
+
+def describe(broker: Broker, *groups: str) -> Any:
+    found = run(broker.groups.describe(groups or (G,)))
+    return found if len(found) > 1 else found[0]
+
+
+def listed(house: House, *states: str) -> dict[str, str]:
+    """What all brokers list together; no group twice."""
+    found: list[GroupListing] = []
+    for broker in house.brokers.values():
+        found += run(broker.groups.list(states))
+    assert len({each.group for each in found}) == len(found)
+    return {each.group: each.state for each in found}
+
+
+def delete(broker: Broker, *groups: str) -> Any:
+    return run(broker.groups.delete(groups or (G,)))
+
+
+# DescribeGroups
+
+
+def test_a_stable_group_is_described_with_all_that_its_members_said() -> None:
+    house = House()
+    ids = house.stable("a")
+    found = describe(house.preferred())
+    assert (found.error, found.state, found.protocol_type, found.protocol) == (NONE, "Stable", "consumer", "range")
+    [member] = found.members
+    assert (member.member_id, member.client_id, member.client_host) == (ids["a"], "a", "/127.0.0.1")
+    assert (member.metadata, member.assignment, member.instance_id) == (SUBSCRIPTION, ids["a"].encode(), None)
+
+
+def test_between_generations_there_is_no_protocol_and_no_assignment() -> None:
+    house = House()
+    house.stable("a", instance_id="i")
+    house.preferred().join("b")
+    found = describe(house.preferred())
+    assert (found.state, found.protocol, len(found.members)) == ("PreparingRebalance", "", 2)
+    assert {(each.metadata, each.assignment) for each in found.members} == {(b"", b"")}
+    assert found.members[0].instance_id == "i"
+
+
+def test_what_does_not_exist_is_dead() -> None:
+    house = House()
+    names = ["g", "h", "i"]
+    for broker in house.brokers.values():
+        for found in describe(broker, *names):
+            ours = house.preferred(found.group) is broker
+            assert (found.error, found.state) == ((NONE, "Dead") if ours else (ErrorCode.NOT_COORDINATOR, ""))
+
+
+def test_a_place_without_a_group_is_dead_too() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.join("a", protocols=())
+    assert describe(broker).state == "Dead"
+    assert delete(broker) == {G: ErrorCode.GROUP_ID_NOT_FOUND}
+
+
+def test_a_group_that_only_has_offsets_is_empty() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(1)
+    found = describe(broker)
+    assert (found.state, found.protocol_type, found.protocol, found.members) == ("Empty", "", "", ())
+
+
+# ListGroups
+
+
+def test_every_group_is_listed_by_one_broker() -> None:
+    house = House()
+    house.stable("a")
+    for number in range(6):
+        name = f"simple-{number}"
+        assert house.preferred(name).commit(1, group=name) is NONE
+    expected = {G: "Stable", **{f"simple-{number}": "Empty" for number in range(6)}}
+    assert listed(house) == expected
+    # Also where nobody coordinates them for the moment, and nobody has asked yet.
+    for broker in house.brokers.values():
+        run(broker.groups.stop())
+    house.brokers = {broker_id: Broker(house, broker_id) for broker_id in (1, 2, 3)}
+    assert listed(house) == expected
+    assert not any(broker.groups._host.hosted for broker in house.brokers.values())
+
+
+@pytest.mark.parametrize(
+    ("states", "found"),
+    [
+        (["Stable"], {G}),
+        (["stable"], {G}),
+        (["Empty"], {"simple"}),
+        (["Empty", "STABLE"], {G, "simple"}),
+        (["x"], set()),
+    ],
+)
+def test_listing_by_state(states: list[str], found: set[str]) -> None:
+    house = House()
+    house.stable("a")
+    house.preferred("simple").commit(1, group="simple")
+    assert set(listed(house, *states)) == found
+
+
+@pytest.mark.parametrize(
+    ("types", "count"), [([], 1), (["classic"], 1), (["Classic", "consumer"], 1), (["consumer"], 0)]
+)
+def test_listing_by_type(types: list[str], count: int) -> None:
+    house = House()
+    house.stable("a")
+    found = run(house.preferred().groups.list((), types))
+    assert found == [GroupListing(G, "consumer", "Stable", "classic")][:count]
+
+
+def test_a_list_without_zookeeper_is_asked_for_again() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.client.lose_connection()
+    with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        run(broker.groups.list())
+
+
+# DeleteGroups
+
+
+def test_a_group_without_members_is_deleted_with_its_offsets() -> None:
+    house = House()
+    broker = house.preferred()
+    ids = house.stable("a")
+    broker.commit(7, ids["a"], 1)
+    assert delete(broker) == {G: ErrorCode.NON_EMPTY_GROUP}
+    run(broker.groups.leave(G, [LeavingMember(ids["a"])]))
+    assert delete(broker, G, G) == {G: NONE}
+    assert house.server.paths("/consumers/g") == []
+    assert broker.fetch() == {}
+    assert delete(broker) == {G: ErrorCode.GROUP_ID_NOT_FOUND}
+    assert listed(house) == {}
+    # And it can begin anew, from the first generation on.
+    assert house.stable("b")
+
+
+def test_others_delete_nothing() -> None:
+    house = House()
+    house.preferred().commit(7)
+    for broker in house.others():
+        assert delete(broker) == {G: ErrorCode.NOT_COORDINATOR}
+
+
+def test_a_group_somebody_is_about_to_join_is_not_deleted() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(7)
+    broker.join("a", require_known_member_id=True)
+    assert delete(broker) == {G: ErrorCode.NON_EMPTY_GROUP}
+
+
+def test_requests_wait_for_the_end_of_a_deletion() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(7)
+    joins = []
+
+    def join(name: str, _: str) -> None:
+        if name == "multi" and not joins:
+            joins.append(broker.join("a"))
+            assert not joins[0].done
+
+    broker.client.before = join
+    assert delete(broker) == {G: NONE}
+    house.clock.advance(3.0)
+    assert joins[0].result.error is NONE
+    assert "/consumers/g/coordinator" in house.server.paths()
+
+
+def test_a_deletion_without_zookeeper_is_tried_again_by_clients() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(7)
+    broker.client.lose_connection()
+    assert delete(broker)[G] in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+
+# Old consumers
+
+
+def test_modern_members_are_refused_where_old_consumers_live(caplog: pytest.LogCaptureFixture) -> None:
+    house = House()
+    broker = house.preferred()
+    old = house.old_consumer(name="old_host-1")
+    with caplog.at_level(logging.WARNING):
+        assert broker.join("a").result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert "old_host-1" in caplog.text and "group g" in caplog.text
+    # Their offsets are everybody's nevertheless.
+    assert broker.commit(5) is NONE
+    assert delete(broker) == {G: ErrorCode.NON_EMPTY_GROUP}
+    assert describe(broker).state == "Empty"
+    old.close()
+    join = broker.join("a")
+    house.clock.advance(3.0)
+    assert join.result.error is NONE
+
+
+def test_old_consumers_that_come_to_modern_members_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    house = House()
+    broker = house.preferred()
+    ids = house.stable("a")
+    with caplog.at_level(logging.WARNING):
+        house.old_consumer(name="old_host-1")
+    assert "old_host-1" in caplog.text
+    assert broker.heartbeat(ids["a"], 1) is NONE
+    # Who is there can go on, and be joined.
+    broker.join("b")
+    assert broker.heartbeat(ids["a"], 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    rejoin = broker.join("a", ids["a"])
+    assert rejoin.result.generation == 2
+
+
+def test_the_next_coordinator_looks_for_old_consumers_too(caplog: pytest.LogCaptureFixture) -> None:
+    house = House()
+    ids = house.stable("a")
+    second = house.kill(house.preferred())
+    assert second.heartbeat(ids["a"], 1) is NONE
+    with caplog.at_level(logging.WARNING):
+        house.old_consumer()
+    assert "ZooKeeper consumers besides" in caplog.text
+
+
+def test_old_consumers_that_come_while_the_connection_is_lost_are_seen_afterwards(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    house = House()
+    broker = house.preferred()
+    house.stable("a")
+    broker.client.lose_connection()
+    house.old_consumer()
+    with caplog.at_level(logging.WARNING):
+        broker.client.reconnect()
+    assert "ZooKeeper consumers besides" in caplog.text
+
+
+def test_whether_there_are_old_consumers_must_be_known() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(5)
+    broker.client.lose_connection()
+    assert broker.join("a").result.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_the_watch_ends_with_the_claim(caplog: pytest.LogCaptureFixture) -> None:
+    house = House()
+    broker = house.preferred()
+    house.stable("a")
+    run(broker.groups.stop())
+    with caplog.at_level(logging.WARNING):
+        house.old_consumer()
+    assert caplog.text == ""
+
+
+# How long groups last
+
+
+def expiring() -> House:
+    house = House(**{"offsets.retention.minutes": 60})
+    for broker in house.brokers.values():
+        broker.groups.start()
+    return house
+
+
+def test_a_group_lasts_as_long_as_its_offsets_after_its_last_member() -> None:
+    house = expiring()
+    broker = house.preferred()
+    ids = house.stable("a")
+    broker.commit(7, ids["a"], 1)
+    # The commit is old by the time that the member leaves.
+    for _ in range(500):
+        house.clock.advance(9.0)
+        broker.heartbeat(ids["a"], 1)
+    assert broker.fetch() == {T0: 7}
+    run(broker.groups.leave(G, [LeavingMember(ids["a"])]))
+    house.clock.advance(3_500.0)
+    assert broker.fetch() == {T0: 7}
+    house.clock.advance(1_000.0)
+    assert house.server.paths("/consumers/g") == []
+    assert describe(broker).state == "Dead"
+
+
+def test_the_time_without_members_goes_on_with_the_next_coordinator() -> None:
+    house = expiring()
+    broker = house.preferred()
+    ids = house.stable("a")
+    house.clock.advance(1.0)
+    broker.commit(7, ids["a"], 1)
+    run(broker.groups.leave(G, [LeavingMember(ids["a"])]))
+    house.clock.advance(3_000.0)
+    second = house.kill(broker)
+    assert second.fetch() == {T0: 7}
+    house.clock.advance(1_300.0)
+    assert house.server.paths("/consumers/g") == []
+
+
+def test_offsets_of_topics_that_nobody_reads_any_more_go_by_their_age() -> None:
+    house = expiring()
+    broker = house.preferred()
+    run(set_or_create(house.tools, offset_path(G, U0), b"5"))
+    ids = house.stable("a")
+    broker.commit(7, ids["a"], 1)
+    for _ in range(700):
+        house.clock.advance(9.0)
+        broker.heartbeat(ids["a"], 1)
+    assert T0 in broker.fetch()
+    assert broker.groups._host.hosted[G].core.state is GroupState.STABLE
+
+
+def test_groups_that_nobody_coordinates_are_looked_at_by_whom_it_would_be() -> None:
+    house = expiring()
+    first = house.preferred()
+    assert first.commit(7) is NONE
+    second = house.kill(first)
+    house.clock.advance(3_000.0)
+    # Looked at, and let go again.
+    assert second.groups._host.hosted == {}
+    assert "/consumers/g/coordinator" not in house.server.paths()
+    house.clock.advance(1_300.0)
+    assert house.server.paths("/consumers/g") == []
+
+
+def test_groups_of_old_consumers_are_left_alone() -> None:
+    house = expiring()
+    house.old_consumer()
+    house.clock.advance(5 * DAY)
+    assert "/consumers/g/ids/old" in house.server.paths()
+
+
+def test_a_place_that_never_became_a_group_goes() -> None:
+    house = expiring()
+    house.preferred().join("a", require_known_member_id=True)
+    house.clock.advance(700.0)
+    assert house.server.paths("/consumers/g") == []
+
+
+def test_looking_goes_on_after_a_failure() -> None:
+    house = expiring()
+    broker = house.preferred()
+    assert broker.commit(7) is NONE
+    broker.client.lose_connection()
+    house.clock.advance(700.0)
+    broker.client.reconnect()
+    house.clock.advance(5_000.0)
+    assert house.server.paths("/consumers/g") == []
+
+
+def test_it_ends_with_the_broker() -> None:
+    house = expiring()
+    broker = house.preferred()
+    run(broker.groups.stop())
+    requests = broker.client.requests
+    house.clock.advance(5_000.0)
+    assert broker.client.requests == requests

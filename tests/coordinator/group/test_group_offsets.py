@@ -1,0 +1,194 @@
+"""Commits, fetches and removals in the name of a group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.coordinator.group.values import OffsetCommitRequest, OffsetDeleteRequest, TxnOffsetCommitRequest
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
+from kafkalite.zk.port import ConnectionLostError
+from kafkalite.zk.stores.paths import set_or_create
+from kafkalite.zk.znodes.consumers import offset_path
+from tests.coordinator.group.house import T0, T1, U0, Broker, G, House, run
+
+NONE = ErrorCode.NONE
+
+
+def delete(broker: Broker, *partitions: Any, group: str = G) -> Any:
+    return run(broker.groups.delete_offsets(OffsetDeleteRequest(group, partitions)))
+
+
+def txn(broker: Broker, offset: int = 5, **fields: Any) -> ErrorCode:
+    producer = TxnProducer("tid", 1, 0)
+    request = TxnOffsetCommitRequest(fields.pop("group", G), producer, {T0: OffsetAndMetadata(offset)}, **fields)
+    error = run(broker.groups.txn_commit_offsets(request))[T0]
+    assert isinstance(error, ErrorCode)
+    return error
+
+
+def test_who_needs_no_membership_commits_to_a_group_without_members() -> None:
+    house = House()
+    broker = house.preferred()
+    assert broker.commit(7) is NONE
+    assert broker.fetch() == {T0: 7}
+    house.stable("a")
+    assert broker.commit(8) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert broker.fetch() == {T0: 7}
+
+
+def test_members_commit_at_their_generation() -> None:
+    house = House()
+    broker = house.preferred()
+    ids = house.stable("a")
+    assert broker.commit(8, ids["a"], 1) is NONE
+    assert broker.commit(9, ids["a"], 0) is ErrorCode.ILLEGAL_GENERATION
+    assert broker.commit(9, "x", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    broker.join("b")
+    assert broker.commit(9, ids["a"], 1) is NONE
+    assert broker.fetch() == {T0: 9}
+
+
+def test_each_partition_is_answered_for_itself() -> None:
+    house = House()
+    broker = house.preferred()
+    offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2, metadata="x" * 5000)}
+    answer = run(broker.groups.commit_offsets(OffsetCommitRequest(G, offsets)))
+    assert answer == {T0: NONE, T1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
+
+
+def test_a_group_without_a_name_has_offsets_and_no_members() -> None:
+    house = House()
+    broker = house.preferred("")
+    assert broker.commit(3, group="") is NONE
+    assert broker.fetch("") == {T0: 3}
+    assert broker.join("a", group="").result.error is ErrorCode.INVALID_GROUP_ID
+    assert broker.sync("a", 1, group="").result.error is ErrorCode.INVALID_GROUP_ID
+    assert broker.heartbeat("a", 1, group="") is ErrorCode.INVALID_GROUP_ID
+    assert run(broker.groups.leave("", [])).error is ErrorCode.INVALID_GROUP_ID
+    assert txn(broker, group="") is ErrorCode.INVALID_GROUP_ID
+    with pytest.raises(ApiError, match="INVALID_GROUP_ID"):
+        delete(broker, T0, group="")
+
+
+def test_only_the_coordinator_answers() -> None:
+    house = House()
+    assert house.preferred().commit(7) is NONE
+    for broker in house.others():
+        with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+            broker.fetch()
+        with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+            delete(broker, T0)
+
+
+def test_a_fetch_while_zookeeper_is_away_is_tried_again_by_clients() -> None:
+    house = House()
+    broker = house.preferred()
+    assert broker.commit(7) is NONE
+    broker.offsets.forget(G)
+    broker.client.lose_connection()
+    with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        broker.fetch()
+
+
+def test_a_new_coordinator_reads_offsets_after_its_claim() -> None:
+    """What it read of the group before is not believed: the connection may have been behind."""
+    house = House()
+    first = house.preferred()
+    assert first.commit(7) is NONE
+    second = house.kill(first)
+    run(second.offsets.fetch(G, [T0]))
+    read: list[str] = []
+    second.client.before = lambda name, path: read.append(path) if name == "get" else None
+    assert second.fetch() == {T0: 7}
+    assert offset_path(G, T0) in read
+
+
+# Within transactions
+
+
+def test_members_are_checked_within_transactions_too() -> None:
+    house = House()
+    broker = house.preferred()
+    ids = house.stable("a")
+    assert txn(broker, member_id=ids["a"], generation=0) is ErrorCode.ILLEGAL_GENERATION
+    assert txn(broker, member_id="x", generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert txn(broker, member_id=ids["a"], generation=1, instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
+    assert txn(house.others()[0]) is ErrorCode.NOT_COORDINATOR
+    # The rest is between the offsets and the transaction, which nobody has begun here.
+    assert txn(broker, member_id=ids["a"], generation=1) is not NONE
+
+
+@pytest.mark.parametrize("old_version", [True, False])
+def test_the_stage_is_reached(old_version: bool) -> None:
+    house = House()
+    broker = house.preferred()
+    ids = house.stable("a")
+    staged: list[Any] = []
+
+    async def stage(group: str, claim: Any, producer: TxnProducer, offsets: Any) -> ErrorCode:
+        staged.append((group, claim.epoch, producer.transactional_id, set(offsets)))
+        return NONE
+
+    broker.offsets.stage = stage  # type: ignore[method-assign]
+    member = {} if old_version else {"member_id": ids["a"], "generation": 1}
+    assert txn(broker, **member) is NONE
+    assert staged == [(G, 1, "tid", {T0})]
+
+
+def test_a_stage_whose_outcome_is_unknown_is_tried_again_by_clients() -> None:
+    house = House()
+    broker = house.preferred()
+
+    async def stage(*_: Any) -> ErrorCode:
+        raise ConnectionLostError("/x")
+
+    broker.offsets.stage = stage  # type: ignore[method-assign]
+    assert txn(broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# Removal
+
+
+def test_offsets_of_an_empty_group_can_be_removed() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(7)
+    assert delete(broker, T0, T1) == {T0: NONE, T1: NONE}
+    assert broker.fetch() == {}
+
+
+def test_of_what_members_read_nothing_is_removed() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(7)
+    run(set_or_create(house.tools, offset_path(G, U0), b"5"))
+    house.stable("a")
+    assert delete(broker, T0, U0) == {T0: ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, U0: NONE}
+    assert broker.fetch() == {T0: 7}
+
+
+def test_where_nobody_knows_what_members_read_nothing_is_removed() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(7)
+    house.stable("a", protocols=(("range", b"?"),))
+    assert delete(broker, T0, U0) == dict.fromkeys((T0, U0), ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
+
+
+def test_groups_of_other_kinds_must_be_empty() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(7)
+    house.stable("a", protocol_type="connect")
+    with pytest.raises(ApiError, match="NON_EMPTY_GROUP"):
+        delete(broker, T0)
+
+
+def test_a_group_that_does_not_exist_has_nothing_to_remove() -> None:
+    house = House()
+    with pytest.raises(ApiError, match="GROUP_ID_NOT_FOUND"):
+        delete(house.preferred(), T0)
+    assert "/consumers/g" not in house.server.paths()

@@ -1,0 +1,52 @@
+"""What members read, as their metadata say."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.coordinator.group.subscriptions import decode_topics, subscribed_topics
+from tests.coordinator.group.house import SUBSCRIPTION
+from tests.coordinator.group.room import Room
+
+# As the consumer of Kafka 3.9 writes it: version 3, with owned partitions, generation and rack.
+MODERN = bytes.fromhex("00030000000200016100026262ffffffff00000000ffffffffffff")
+
+
+def test_topics() -> None:
+    assert decode_topics(SUBSCRIPTION) == {"t"}
+    assert decode_topics(MODERN) == {"a", "bb"}
+    assert decode_topics(b"\0\0\0\0\0\0") == set()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\0\0\0\0\0",
+        b"\0\0\0\0\0\1",
+        b"\0\0\0\0\0\1\0\5abc",
+        b"\xff\xff\0\0\0\0",
+        b"\0\0\0\0\0\1\xff\xff",
+        b"\0\0\xff\xff\xff\xff",
+        b"\0\0\0\0\0\1\0\1\xff",
+    ],
+)
+def test_what_is_no_subscription(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"subscription|utf-8"):
+        decode_topics(data)
+
+
+def test_the_topics_of_a_group_are_those_of_all_its_members() -> None:
+    room = Room()
+    room.join("a", protocols=(("range", SUBSCRIPTION),))
+    room.join("b", protocols=(("range", MODERN),))
+    room.advance(6.0)
+    room.assign()
+    assert subscribed_topics(room.group) == {"t", "a", "bb"}
+
+
+@pytest.mark.parametrize(("kind", "metadata"), [("connect", SUBSCRIPTION), ("consumer", b"?")])
+def test_what_cannot_be_known(kind: str, metadata: bytes) -> None:
+    room = Room()
+    room.stable("a", protocol_type=kind, protocols=(("range", metadata),))
+    assert subscribed_topics(room.group) is None

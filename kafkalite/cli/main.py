@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "transactions": ("transactions", "list, describe, end and find transactions"),
     "produce": ("produce", "produce lines from standard input"),
     "consume": ("consume", "print the records of a topic"),
+    "groups": ("groups", "list, describe, reset or delete consumer groups"),
     "dump-log": ("dump_log", "print the contents of segment and index files"),
     "zk": ("zk", "show or verify the ZooKeeper tree"),
     "perf": ("perf", "measure a producer, a consumer or the latency between them"),

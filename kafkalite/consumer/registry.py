@@ -28,6 +28,7 @@ from kafkalite.zk.znodes.consumers import (
     offset_path,
     owner_path,
 )
+from kafkalite.zk.znodes.names import decode_name, encode_name
 from kafkalite.zk.znodes.topics import TOPICS, decode_topic, topic_path
 
 
@@ -44,8 +45,9 @@ class Registry:
     async def register(self, subscription: Subscription, now_ms: int) -> None:
         """Become a member: the others see it and rebalance. Raises ``NodeExistsError`` where the name is taken."""
         data = encode_consumer(ConsumerRegistration(subscription.streams, subscription.pattern, now_ms))
-        if not await self._create(f"{ids_path(self.group)}/{self.consumer_id}", data):
-            raise NodeExistsError(f"{ids_path(self.group)}/{self.consumer_id}")
+        path = f"{ids_path(self.group)}/{encode_name(self.consumer_id)}"
+        if not await self._create(path, data):
+            raise NodeExistsError(path)
 
     async def members(self, watch: Watch) -> dict[str, Subscription]:
         """Consumer id → what it wants. ``watch`` sees who comes and who goes."""
@@ -53,7 +55,7 @@ class Registry:
         names = await self._client.get_children(ids, watch)
         found = await gather(read(self._client, f"{ids}/{name}") for name in names)
         return {
-            name: Subscription.of(decode_consumer(f"{ids}/{name}", entry[0]))
+            decode_name(name): Subscription.of(decode_consumer(f"{ids}/{name}", entry[0]))
             for name, entry in zip(names, found, strict=True)
             if entry is not None  # gone meanwhile, as the watch will say
         }

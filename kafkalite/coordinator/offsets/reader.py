@@ -19,7 +19,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.staged import StagedReader, StagedView
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.zk.port import Watch
-from kafkalite.zk.stores.offsets import OffsetStore, StoredOffset
+from kafkalite.zk.stores.offsets import AT_ONCE, OffsetStore, StoredOffset
 from kafkalite.zk.stores.watched import WatchedReads
 from kafkalite.zk.znodes import consumers
 from kafkalite.zk.znodes.codec import MalformedZnodeError
@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 Fetched = dict[TopicPartition, OffsetAndMetadata | ErrorCode]
 Stored = StoredOffset | ErrorCode | None
 
-CHUNK = 500
-"""How many partitions are read at once."""
 _TRIES = 5
 
 
@@ -83,8 +81,8 @@ class OffsetReader:
                 found[tp] = value
             else:
                 missing.append(tp)
-        for start in range(0, len(missing), CHUNK):
-            some = missing[start : start + CHUNK]
+        for start in range(0, len(missing), AT_ONCE):
+            some = missing[start : start + AT_ONCE]
             found.update(zip(some, await gather(self._stored(group, tp) for tp in some), strict=True))
         return found
 

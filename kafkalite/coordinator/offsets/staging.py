@@ -32,7 +32,7 @@ from kafkalite.zk.port import (
 from kafkalite.zk.stores.claims import Claim, claim_lost
 from kafkalite.zk.stores.fenced import FencedError, FencedWrite, OpResult, commit_groups, write_fenced
 from kafkalite.zk.stores.offset_layout import create_container
-from kafkalite.zk.stores.offsets import OffsetStore, Standing
+from kafkalite.zk.stores.offsets import AT_ONCE, OffsetStore, Standing
 from kafkalite.zk.stores.paths import read
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.znodes import consumers, offsets, topics, transactions
@@ -46,7 +46,6 @@ CHUNK_BYTES = 100_000
 """About how much one znode of staged offsets holds."""
 
 _OVERHEAD = 150
-_AT_ONCE = 500
 _TRIES = 10
 
 Offsets = Mapping[TopicPartition, OffsetAndMetadata]
@@ -139,8 +138,8 @@ class OffsetStaging:
         """Write each to the group's offsets unless one came after the decision; returns those to try again."""
         wanted = list(staged)
         writes: list[tuple[TopicPartition, FencedWrite]] = []
-        for start in range(0, len(wanted), _AT_ONCE):
-            some = wanted[start : start + _AT_ONCE]
+        for start in range(0, len(wanted), AT_ONCE):
+            some = wanted[start : start + AT_ONCE]
             standings = await gather(self._store.standing(group, tp) for tp in some)
             for tp, standing in zip(some, standings, strict=True):
                 if standing.order < decision_mzxid:

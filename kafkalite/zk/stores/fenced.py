@@ -55,8 +55,13 @@ async def write_fenced(client: ZkClient, writes: Sequence[FencedWrite]) -> list[
     A write that fails is its error in its place, and spoils no other: :class:`FencedError`; ``SessionExpiredError``
     (not made); ``ConnectionLostError`` (the outcome is unknown); or what was wrong with the operation at fault.
     """
-    outcome: list[list[OpResult] | ZkError] = [SessionExpiredError() for _ in writes]
-    current = [index for index, write in enumerate(writes) if write.fence.session == client.session]
+    outcome: dict[int, list[OpResult] | ZkError] = {}
+    current: list[int] = []
+    for index, write in enumerate(writes):
+        if write.fence.session == client.session:
+            current.append(index)
+        else:
+            outcome[index] = SessionExpiredError(write.ops[0].path if write.ops else "")
     packed = [[current[at] for at in bundle] for bundle in bundles(_sized([writes[index] for index in current]))]
     again: list[int] = []
     for bundle, result in zip(packed, await gather(_transaction(client, writes, each) for each in packed), strict=True):
@@ -72,7 +77,7 @@ async def write_fenced(client: ZkClient, writes: Sequence[FencedWrite]) -> list[
     alone = await gather(_transaction(client, writes, [index]) for index in again)
     for index, result in zip(again, alone, strict=True):
         outcome[index] = result if isinstance(result, ZkError) else result[0]
-    return outcome
+    return [outcome[index] for index in range(len(writes))]
 
 
 async def commit_groups(

@@ -19,6 +19,8 @@ from kafkalite.zk.znodes.names import decode_name
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata
 
 log = logging.getLogger(__name__)
+AT_ONCE = 500
+"""How many offsets are read at once."""
 _TRIES = 5
 
 
@@ -92,6 +94,32 @@ class OffsetStore:
                 return _stored(path, number, beside, commit)
             # It was written in between.
         return None if number is None else _stored(path, number, beside, None)
+
+    async def offsets(self, group: str) -> dict[TopicPartition, StoredOffset]:
+        """All that ``group`` has, without a watch; what cannot be understood is left out."""
+        above = consumers.offsets_path(group)
+        names = await self.names(above)
+        listed = await gather(self.names(f"{above}/{name}") for name in names)
+        tps = [
+            TopicPartition(decode_name(name), int(number))
+            for name, numbers in zip(names, listed, strict=True)
+            for number in numbers
+            if number.isdecimal()
+        ]
+        found: dict[TopicPartition, StoredOffset] = {}
+        for start in range(0, len(tps), AT_ONCE):
+            some = tps[start : start + AT_ONCE]
+            for tp, stored in zip(some, await gather(self._understood(group, tp) for tp in some), strict=True):
+                if stored is not None:
+                    found[tp] = stored
+        return found
+
+    async def _understood(self, group: str, tp: TopicPartition) -> StoredOffset | None:
+        try:
+            return await self.offset(group, tp)
+        except MalformedZnodeError as error:
+            log.error("%s", error)
+            return None
 
     async def standing(self, group: str, tp: TopicPartition) -> Standing:
         """How ``tp`` stands for somebody who is to write it."""

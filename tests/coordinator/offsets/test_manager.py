@@ -89,6 +89,12 @@ def test_what_is_refused(house: House) -> None:
         missing: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
     assert house.first.fetch() == {T0: FULL}
+    house.config["offset.metadata.max.bytes"] = 1 << 30
+    large = {T1: OffsetAndMetadata(1, metadata="ü" * 150_000), T0: OffsetAndMetadata(1, metadata="x" * 150_001)}
+    assert run(house.first.offsets.commit(G, large, house.first.claim())) == {
+        T1: ErrorCode.NONE,
+        T0: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    }
 
 
 def test_a_zombie_cannot_commit(house: House) -> None:

@@ -5,43 +5,203 @@ Answers to: ``org.apache.kafka.clients.consumer.internals.{Fetcher,OffsetFetcher
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import ZERO_UUID, TopicPartition
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import request_class
+from kafkalite.protocol.errors import ProtocolError
+from kafkalite.protocol.fetch import FetchPartition, FetchRequest, encode_fetch_request
+from kafkalite.protocol.fetch_response import FetchPartitionResponse, decode_fetch_response
+from kafkalite.record.batch import BatchHeader, iter_headers
 from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.connection import Connection
+from kafkalite.spark.client.errors import ConnectionLostError, KafkaClientError, OffsetOutOfRangeError
 
 EARLIEST, LATEST = -2, -1
 """What :func:`list_offsets` takes for a time: the first offset, the end."""
+NO_OFFSET = -1
+"""What :func:`list_offsets` answers where there is no record at or after a time."""
+FETCH_VERSION = 12
+"""The last version that names topics; later ones have ids, which a topic made anew does not keep."""
+LIST_OFFSETS_VERSION = 7
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What one fetch brought. ``records`` is overwritten by the next; ``aborted`` are (producer id, first offset)."""
+    """What one fetch from ``offset`` brought: whole batches, of any magic, as (position, header) in ``records``.
+
+    ``records`` is overwritten by the next fetch. ``aborted`` are (producer id, first offset) of aborted transactions,
+    ``None`` where all records are asked for. ``next_offset`` follows the last batch.
+    """
 
     offset: int
     records: memoryview
-    aborted: tuple[tuple[int, int], ...]
-    log_start_offset: int
-    high_watermark: int
-    last_stable_offset: int
+    batches: list[tuple[int, BatchHeader]]
+    aborted: list[tuple[int, int]] | None
     next_offset: int
 
 
 def list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The offset of each partition at a time: :data:`EARLIEST`, :data:`LATEST`, or the first record at or after a
-    number of milliseconds (-1: there is none).
+    number of milliseconds (:data:`NO_OFFSET`: there is none).
 
     With ``isolation.level=read_committed`` the end is the last stable offset. Raises
     :class:`~kafkalite.spark.client.errors.KafkaClientError`.
     """
-    raise NotImplementedError
+    found: dict[TopicPartition, int] = {}
+    while len(found) < len(times):
+        missing = {partition: at for partition, at in times.items() if partition not in found}
+        found |= cluster.retry("ListOffsets", partial(_list_offsets, cluster, missing))
+    return found
 
 
-def fetch_range(cluster: Cluster, partition: TopicPartition, start: int, end: int) -> Iterator[Fetched]:
-    """The records of a partition from offset ``start`` to before ``end``, as they come: first and last batch may
-    reach beyond.
+def _list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """What the leader of some of the partitions says of those that it leads."""
+    first = next(iter(times))
+    leader = cluster.leader(first)
+    led = sorted(partition for partition in times if cluster.leader(partition) == leader)
+    kind = request_class(ApiKey.LIST_OFFSETS).ListOffsetsTopic
+    topics: dict[str, list[object]] = {}
+    for partition in led:
+        asked = kind.ListOffsetsPartition(
+            partition_index=partition.partition, current_leader_epoch=-1, timestamp=times[partition]
+        )
+        topics.setdefault(partition.topic, []).append(asked)
+    answer = cluster.broker(leader).ask(
+        ApiKey.LIST_OFFSETS,
+        {
+            "replica_id": -1,
+            "isolation_level": int(cluster.config.read_committed),
+            "topics": [kind(name=name, partitions=partitions) for name, partitions in topics.items()],
+        },
+        LIST_OFFSETS_VERSION,
+    )
+    found = {}
+    for topic in answer.topics:
+        for item in topic.partitions:
+            partition = TopicPartition(topic.name, item.partition_index)
+            if item.error_code:
+                raise ApiError(ErrorCode(item.error_code), f"{partition}, offset at {times[partition]}")
+            found[partition] = item.offset
+    return found
 
-    Raises :class:`~kafkalite.spark.client.errors.OffsetOutOfRangeError` and ``KafkaClientError``.
+
+def fetch_range(
+    cluster: Cluster, partition: TopicPartition, start: int, end: int, patience_ms: int
+) -> Iterator[Fetched]:
+    """The records of a partition from offset ``start`` to before ``end``, as they come: the first and the last batch
+    may reach beyond.
+
+    While the caller works on one answer, the next is on its way. Raises :class:`OffsetOutOfRangeError`, and
+    ``KafkaClientError`` after ``patience_ms`` without progress; and ``CorruptRecordError``.
     """
-    raise NotImplementedError
+    source = _Source(cluster, partition)
+    offset = start
+    deadline = time.monotonic() + patience_ms / 1000
+    try:
+        while offset < end:
+            left = max(int((deadline - time.monotonic()) * 1000), 0)
+            attempt = partial(source.fetch, offset)
+            fetched = cluster.retry(f"Fetch of {partition} at offset {offset}", attempt, left)
+            if fetched.batches:
+                offset = max(fetched.next_offset, offset)
+                deadline = time.monotonic() + patience_ms / 1000
+                if offset < end:
+                    source.ask(offset)
+                yield fetched
+            elif left == 0:
+                raise KafkaClientError(
+                    f"Cannot fetch record for offset {offset} of {partition} in {patience_ms} milliseconds: the "
+                    f"partition ends at {source.end_offset}, but records up to {end - 1} are asked for"
+                )
+    finally:
+        source.close()
+
+
+class _Source:
+    """One partition, fetched with at most one request under way."""
+
+    def __init__(self, cluster: Cluster, partition: TopicPartition) -> None:
+        self.end_offset = -1
+        self._cluster = cluster
+        self._partition = partition
+        self._asked: tuple[Connection, int] | None = None
+
+    def ask(self, offset: int) -> None:
+        """Send the request for ``offset`` if that is possible now."""
+        config = self._cluster.config
+        try:
+            connection = self._cluster.leader_connection(self._partition)
+            version = connection.version(ApiKey.FETCH, FETCH_VERSION)
+            wanted = FetchPartition(
+                self._partition.topic,
+                ZERO_UUID,
+                self._partition.partition,
+                fetch_offset=offset,
+                max_bytes=config.max_partition_fetch_bytes,
+            )
+            request = FetchRequest(
+                -1,
+                -1,
+                config.fetch_max_wait_ms,
+                config.fetch_min_bytes,
+                config.fetch_max_bytes,
+                int(config.read_committed),
+                0,
+                -1,
+                [wanted],
+                [],
+            )
+            connection.post(ApiKey.FETCH, version, encode_fetch_request(version, request))
+        except (ApiError, ConnectionLostError):
+            return  # the fetch itself will say what is wrong, and try again
+        self._asked = connection, offset
+
+    def fetch(self, offset: int) -> Fetched:
+        """The answer for ``offset``. Raises ``ApiError``, ``ConnectionLostError``, ``OffsetOutOfRangeError``."""
+        if self._asked is None:
+            self._cluster.leader_connection(self._partition)  # raises what ask() passes over
+            self.ask(offset)
+            if self._asked is None:
+                raise ConnectionLostError(f"the leader of {self._partition} went away")
+        connection, asked = self._asked
+        self._asked = None
+        assert asked == offset
+        version = connection.version(ApiKey.FETCH, FETCH_VERSION)
+        body = connection.receive(reuse=True)
+        try:
+            answer = decode_fetch_response(version, body)
+        except ProtocolError as error:
+            connection.close()
+            raise ConnectionLostError(f"broker {connection}: {error}") from None
+        if answer.error:
+            raise ApiError(ErrorCode(answer.error), f"broker {connection}")
+        (entry,) = answer.partitions
+        if entry.error:
+            self._refuse(entry, offset, connection)
+        self.end_offset = entry.last_stable_offset if self._cluster.config.read_committed else entry.high_watermark
+        records = entry.records
+        assert isinstance(records, memoryview)
+        batches = list(iter_headers(records, allow_partial_tail=True))
+        next_offset = batches[-1][1].next_offset if batches else offset
+        aborted = (entry.aborted or []) if self._cluster.config.read_committed else None
+        return Fetched(offset, records, batches, aborted, next_offset)
+
+    def close(self) -> None:
+        """An answer that nobody will read costs the connection."""
+        if self._asked is not None:
+            self._asked[0].close()
+            self._asked = None
+
+    def _refuse(self, entry: FetchPartitionResponse, offset: int, connection: Connection) -> None:
+        code = ErrorCode(entry.error)
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            raise OffsetOutOfRangeError(
+                f"offset {offset} of {self._partition} is out of range", *self._partition, offset
+            )
+        raise ApiError(code, f"broker {connection}, {self._partition}, offset {offset}")

@@ -1,0 +1,350 @@
+"""Record batches as Arrow columns, without a Python object for a record.
+
+Answers to: ``org.apache.spark.sql.kafka010.KafkaRecordToRowConverter`` and
+``org.apache.kafka.clients.consumer.internals.CompletedFetch``. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kafkalite.common.errors import ApiError
+from kafkalite.common.types import Buffer
+from kafkalite.record.batch import (
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    BatchHeader,
+    ChecksumError,
+    CorruptRecordError,
+    check_crc,
+    iter_headers,
+)
+from kafkalite.record.compression import decompress
+from kafkalite.record.convert import up_convert
+from kafkalite.record.records import read_varint
+from kafkalite.spark import kernels
+
+CHUNK_BYTES = 8 << 20
+"""Bytes of records after which a column batch is full: what is unfolded at once stays small."""
+MAX_BATCH_BYTES = 1 << 30
+"""Bytes that one record batch may unfold to."""
+NO_TIMESTAMP_TYPE = -1
+"""Spark's ``timestampType`` of records of magic 0."""
+
+_HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
+_FIELDS = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+    pa.field("timestampType", pa.int32()),
+]
+SCHEMA = pa.schema(_FIELDS)
+SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", _HEADERS)])
+
+
+class _Run(NamedTuple):
+    """The unfolded records of one batch: in ``buffer`` from ``start`` to before ``end``."""
+
+    buffer: Buffer
+    start: int
+    end: int
+    header: BatchHeader
+
+
+class BatchError(Exception):
+    """Records that cannot be read; the text names the offset, and what is wrong."""
+
+
+class Decoder:
+    """Decodes what is fetched from one partition."""
+
+    def __init__(self, topic: str, partition: int, *, include_headers: bool = False, check_crcs: bool = True) -> None:
+        self.schema = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
+        self._topic = topic
+        self._partition = partition
+        self._include_headers = include_headers
+        self._check_crcs = check_crcs
+        self._constants: dict[int, tuple[Any, Any, Any]] = {}
+
+    def decode(
+        self,
+        records: memoryview,
+        batches: Iterable[tuple[int, BatchHeader]],
+        aborted: list[tuple[int, int]] | None,
+        first: int,
+        stop: int,
+    ) -> Iterator[Any]:
+        """Arrow record batches of the records with offsets from ``first`` to before ``stop``, in order; control
+        records are left out, and with ``aborted`` (producer id, first offset) those of aborted transactions.
+
+        What is yielded is a copy: ``records`` may be overwritten then. Raises :class:`BatchError`.
+        """
+        runs: list[_Run] = []
+        size = kind = 0
+        for run, timestamp_type in self._runs(records, batches, aborted, first, stop):
+            if runs and (size > CHUNK_BYTES or timestamp_type != kind):
+                yield from self._columns(runs, kind, first, stop)
+                runs, size = [], 0
+            runs.append(run)
+            size += run.end - run.start
+            kind = timestamp_type
+        if runs:
+            yield from self._columns(runs, kind, first, stop)
+
+    def _runs(
+        self,
+        records: memoryview,
+        batches: Iterable[tuple[int, BatchHeader]],
+        aborted: list[tuple[int, int]] | None,
+        first: int,
+        stop: int,
+    ) -> Iterator[tuple[_Run, int]]:
+        """What of ``batches`` is to be read, unfolded, with its timestamp type."""
+        visible = _visible(records, batches, aborted) if aborted is not None else batches
+        for pos, header in visible:
+            # The offset of a wrapper of magic 0/1 is that of its last message: only that bound holds for all.
+            if header.next_offset <= first or (header.magic == 2 and header.base_offset >= stop) or header.is_control:
+                continue
+            try:
+                if self._check_crcs and not check_crc(records, pos, header):
+                    raise ChecksumError(f"Record batch is corrupt (stored crc = {header.crc})")
+                if header.magic == 2:
+                    yield _unfold(records, pos, header), header.timestamp_type
+                else:
+                    kind = header.timestamp_type if header.magic else NO_TIMESTAMP_TYPE
+                    modern = memoryview(up_convert(records[pos : pos + header.size]))
+                    for at, found in iter_headers(modern):
+                        yield _unfold(modern, at, found), kind
+            except (CorruptRecordError, ApiError) as error:
+                raise self._error(header, error) from error
+
+    def _columns(self, runs: list[_Run], timestamp_type: int, first: int, stop: int) -> Iterator[Any]:
+        rows = sum(run.header.record_count for run in runs)
+        size = sum(run.end - run.start for run in runs)
+        state = np.zeros(kernels.STATES, np.int64)
+        state[kernels.ERROR_AT] = -1
+        offsets, times = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        key_ends, value_ends = np.zeros(rows + 1, np.int32), np.zeros(rows + 1, np.int32)
+        keys, values = np.empty(size, np.uint8), np.empty(size, np.uint8)
+        key_valid, value_valid = np.empty(rows, np.uint8), np.empty(rows, np.uint8)
+        header_at = np.empty((rows if self._include_headers else 0, 2), np.int64)
+        headers = _Headers(rows, size) if self._include_headers else None
+        for group in _groups(runs):
+            buffer = _array(group[0].buffer)
+            before = int(state[kernels.ROWS])
+            kernels.read_records(
+                buffer,
+                _table(group),
+                len(group),
+                first,
+                stop,
+                offsets,
+                times,
+                key_ends,
+                keys,
+                key_valid,
+                value_ends,
+                values,
+                value_valid,
+                header_at,
+                state,
+            )
+            wrong = int(state[kernels.ERROR_AT])
+            if wrong >= 0:
+                raise self._error(group[wrong].header, "its records are malformed")
+            if headers is not None and not headers.append(buffer, header_at, before, int(state[kernels.ROWS])):
+                raise self._error(group[0].header, "its record headers are malformed")
+        rows = int(state[kernels.ROWS])
+        if not rows:
+            return
+        topic, partition, kind = self._constant(timestamp_type, rows)
+        arrays = [
+            _binary(key_ends, keys, key_valid, rows, int(state[kernels.KEY_END]), int(state[kernels.KEY_NULLS])),
+            _binary(
+                value_ends, values, value_valid, rows, int(state[kernels.VALUE_END]), int(state[kernels.VALUE_NULLS])
+            ),
+            topic,
+            partition,
+            pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(offsets)], 0),
+            pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, [None, pa.py_buffer(times)], 0),
+            kind,
+        ]
+        if headers is not None:
+            try:
+                arrays.append(headers.array(rows))
+            except pa.ArrowInvalid as error:
+                raise self._error(runs[0].header, f"the name of a record header is not UTF-8: {error}") from None
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _constant(self, timestamp_type: int, rows: int) -> tuple[Any, Any, Any]:
+        """Columns that say the same in every row: made once, then cut."""
+        found = self._constants.get(timestamp_type)
+        if found is None or len(found[0]) < rows:
+            found = self._constants[timestamp_type] = (
+                pa.repeat(pa.scalar(self._topic, pa.string()), rows),
+                pa.repeat(pa.scalar(self._partition, pa.int32()), rows),
+                pa.repeat(pa.scalar(timestamp_type, pa.int32()), rows),
+            )
+        return found[0].slice(0, rows), found[1].slice(0, rows), found[2].slice(0, rows)
+
+    def _error(self, header: BatchHeader, what: object) -> BatchError:
+        return BatchError(
+            f"topic {self._topic}, partition {self._partition}: the record batch at offset {header.base_offset} "
+            f"(to {header.last_offset}) cannot be read: {what}"
+        )
+
+
+class _Headers:
+    """The column ``headers``, as far as it is filled; room for names and values grows by the records' batches."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self._list_ends = np.zeros(rows + 1, np.int32)
+        self._list_valid = np.empty(rows, np.uint8)
+        self._names = np.empty(size, np.uint8)
+        self._contents = np.empty(size, np.uint8)
+        self._name_ends = self._content_ends = np.zeros(1, np.int32)
+        self._content_valid = np.empty(0, np.uint8)
+        self._state = np.zeros(kernels.STATES, np.int64)
+
+    def append(self, buffer: Any, header_at: Any, first_row: int, last_row: int) -> bool:
+        """Append the headers of these rows; whether they were good."""
+        count, _ = kernels.count_headers(buffer, header_at, first_row, last_row)
+        if count < 0:
+            return False
+        total = int(self._state[kernels.HEADERS]) + count
+        if total > len(self._content_valid):
+            room = total + total // 2
+            self._name_ends = _longer(self._name_ends, room + 1)
+            self._content_ends = _longer(self._content_ends, room + 1)
+            self._content_valid = _longer(self._content_valid, room)
+        kernels.read_headers(
+            buffer,
+            header_at,
+            first_row,
+            last_row,
+            self._list_ends,
+            self._list_valid,
+            self._name_ends,
+            self._names,
+            self._content_ends,
+            self._contents,
+            self._content_valid,
+            self._state,
+        )
+        return True
+
+    def array(self, rows: int) -> Any:
+        """The column. Raises ``ArrowInvalid`` for names that are no text."""
+        total = int(self._state[kernels.HEADERS])
+        name_end, content_end = int(self._state[kernels.NAME_END]), int(self._state[kernels.CONTENT_END])
+        names = pa.Array.from_buffers(
+            pa.string(), total, [None, pa.py_buffer(self._name_ends), pa.py_buffer(self._names[:name_end])], 0
+        )
+        names.validate(full=True)
+        nulls = total - int(self._content_valid[:total].sum())
+        contents = _binary(self._content_ends, self._contents, self._content_valid, total, content_end, nulls)
+        pairs = pa.StructArray.from_arrays([names, contents], fields=list(_HEADERS.value_type))
+        without = rows - int(self._list_valid[:rows].sum())
+        return pa.Array.from_buffers(
+            _HEADERS, rows, [_bits(self._list_valid, rows, without), pa.py_buffer(self._list_ends)], without, 0, [pairs]
+        )
+
+
+def _visible(
+    records: memoryview, batches: Iterable[tuple[int, BatchHeader]], aborted: list[tuple[int, int]]
+) -> Iterator[tuple[int, BatchHeader]]:
+    """``batches`` without those of aborted transactions."""
+    waiting = sorted(aborted, key=lambda entry: entry[1], reverse=True)
+    producers: set[int] = set()
+    for pos, header in batches:
+        while waiting and waiting[-1][1] <= header.last_offset:
+            producers.add(waiting.pop()[0])
+        if header.is_control:
+            if header.producer_id in producers and _is_abort(records, pos, header):
+                producers.discard(header.producer_id)
+        elif not (header.is_transactional and header.producer_id in producers):
+            yield pos, header
+
+
+def _is_abort(records: memoryview, pos: int, header: BatchHeader) -> bool:
+    """Whether the control batch at ``pos`` ends a transaction by an abort: the type stands in the key, behind the
+    version."""
+    body = records[pos + HEADER_SIZE : pos + header.size]
+    try:
+        _, at = read_varint(body, 0)
+        _, at = read_varint(body, at + 1)
+        _, at = read_varint(body, at)
+        size, at = read_varint(body, at)
+        return size >= 4 and body[at + 2] == 0 and body[at + 3] == 0
+    except IndexError:
+        raise CorruptRecordError(f"the control batch at offset {header.base_offset} is cut short") from None
+
+
+def _unfold(records: memoryview, pos: int, header: BatchHeader) -> _Run:
+    if header.compression:
+        body = decompress(header.compression, records[pos + HEADER_SIZE : pos + header.size], MAX_BATCH_BYTES)
+        run = _Run(body, 0, len(body), header)
+    else:
+        run = _Run(records, pos + HEADER_SIZE, pos + header.size, header)
+    if not 0 <= header.record_count * kernels.MIN_RECORD <= run.end - run.start:
+        raise CorruptRecordError(f"{run.end - run.start} bytes cannot be {header.record_count} records")
+    return run
+
+
+def _groups(runs: list[_Run]) -> Iterator[list[_Run]]:
+    """Runs that stand one after the other in one buffer."""
+    group: list[_Run] = []
+    for run in runs:
+        if group and group[0].buffer is not run.buffer:
+            yield group
+            group = []
+        group.append(run)
+    yield group
+
+
+def _table(runs: list[_Run]) -> Any:
+    return np.array(
+        [
+            (
+                start,
+                end,
+                header.record_count,
+                header.base_offset,
+                header.base_timestamp,
+                header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else kernels.OWN_TIME,
+            )
+            for _, start, end, header in runs
+        ],
+        np.int64,
+    )
+
+
+def _array(buffer: Buffer) -> Any:
+    """``buffer`` as numbers; read-only always, so that the kernels are compiled for one kind of array."""
+    array = np.frombuffer(buffer, np.uint8)
+    array.flags.writeable = False
+    return array
+
+
+def _longer(array: Any, size: int) -> Any:
+    longer = np.zeros(size, array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _bits(valid: Any, rows: int, nulls: int) -> Any:
+    """Arrow's validity bitmap of one byte a row; ``None`` where all are valid."""
+    return pa.py_buffer(np.packbits(valid[:rows], bitorder="little")) if nulls else None
+
+
+def _binary(ends: Any, data: Any, valid: Any, rows: int, size: int, nulls: int) -> Any:
+    return pa.Array.from_buffers(
+        pa.binary(), rows, [_bits(valid, rows, nulls), pa.py_buffer(ends), pa.py_buffer(data[:size])], nulls
+    )

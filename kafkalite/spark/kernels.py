@@ -1,0 +1,222 @@
+"""The walk along the records of a batch, as machine code: varints in, columns out.
+
+Answers to: ``org.apache.kafka.common.record.DefaultRecord`` and ``utils.ByteUtils.readVarint``. Pure.
+
+Every position is checked before it is read: what a broker sends is not trusted to be what it claims.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kafkalite.spark.compiled import compiled
+
+ROWS, KEY_END, VALUE_END, KEY_NULLS, VALUE_NULLS, ERROR_AT, HEADERS, NAME_END, CONTENT_END, STATES = range(10)
+"""Fields of the array that tells how far the columns are filled, and where bytes made no sense (-1: nowhere)."""
+RUN_START, RUN_END, RUN_COUNT, RUN_OFFSET, RUN_TIME, RUN_APPEND, RUN_FIELDS = range(7)
+"""Fields of a batch in the table of batches: where its records begin and end, how many they are, base offset and
+time, and the log append time (the least integer: each record has its own)."""
+OWN_TIME = -(1 << 63)
+MIN_RECORD = 7
+"""Bytes of the smallest record."""
+
+
+@compiled()
+def _varint(buf: Any, pos: int, end: int) -> Any:
+    """The zig-zag varint at ``pos`` and the position after it, -1 where it does not end before ``end``."""
+    value = np.int64(0)
+    shift = np.int64(0)
+    while pos < end and shift < 70:
+        byte = np.int64(buf[pos])
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            # The upper bits are what a shift to the right of an unsigned number leaves.
+            return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), pos
+        shift += 7
+    return np.int64(0), np.int64(-1)
+
+
+@compiled()
+def _copy(source: Any, pos: int, target: Any, at: int, size: int) -> None:
+    """``size`` bytes from here to there."""
+    take = source[pos : pos + size]
+    give = target[at : at + size]
+    for i in range(size):
+        give[i] = take[i]
+
+
+@compiled()
+def read_records(  # noqa: PLR0915  (each call from here would be a copy of its machine code)
+    buf: Any,
+    runs: Any,
+    count: int,
+    first: int,
+    stop: int,
+    offsets: Any,
+    times: Any,
+    key_ends: Any,
+    keys: Any,
+    key_valid: Any,
+    value_ends: Any,
+    values: Any,
+    value_valid: Any,
+    header_at: Any,
+    state: Any,
+) -> None:
+    """Append the records of ``count`` batches (rows of ``runs``) with offsets from ``first`` to before ``stop``.
+
+    Times are microseconds. ``header_at`` gets the position of each record's headers, where its length is not zero.
+    ``state[ERROR_AT]`` is the row of ``runs`` whose bytes are no records, or stays -1.
+    """
+    row = state[ROWS]
+    key_end = state[KEY_END]
+    value_end = state[VALUE_END]
+    key_nulls = state[KEY_NULLS]
+    value_nulls = state[VALUE_NULLS]
+    with_headers = len(header_at) > 0
+    for run in range(count):
+        pos = runs[run, RUN_START]
+        end = runs[run, RUN_END]
+        base_offset = runs[run, RUN_OFFSET]
+        base_time = runs[run, RUN_TIME]
+        append_time = runs[run, RUN_APPEND]
+        bad = False
+        for _ in range(runs[run, RUN_COUNT]):
+            length, pos = _varint(buf, pos, end)
+            if pos < 0 or length < 0 or length > end - pos:
+                bad = True
+                break
+            next_pos = pos + length
+            time_delta, pos = _varint(buf, pos + 1, next_pos)
+            if pos < 0:
+                bad = True
+                break
+            offset_delta, pos = _varint(buf, pos, next_pos)
+            if pos < 0 or offset_delta < 0 or offset_delta > 0x7FFFFFFF:
+                bad = True
+                break
+            offset = base_offset + offset_delta
+            key_size, pos = _varint(buf, pos, next_pos)
+            if pos < 0 or key_size > next_pos - pos or key_size < -1:
+                bad = True
+                break
+            key_pos = pos
+            if key_size > 0:
+                pos += key_size
+            value_size, pos = _varint(buf, pos, next_pos)
+            if pos < 0 or value_size > next_pos - pos or value_size < -1:
+                bad = True
+                break
+            value_pos = pos
+            if value_size > 0:
+                pos += value_size
+            header_pos = pos
+            headers, pos = _varint(buf, pos, next_pos)
+            if pos < 0 or headers < 0 or headers * 2 > next_pos - pos or (headers == 0 and pos != next_pos):
+                bad = True
+                break
+            pos = next_pos
+            if offset < first or offset >= stop:
+                continue
+            offsets[row] = offset
+            times[row] = (base_time + time_delta if append_time == OWN_TIME else append_time) * 1000
+            if key_size >= 0:
+                _copy(buf, key_pos, keys, key_end, key_size)
+                key_end += key_size
+                key_valid[row] = 1
+            else:
+                key_valid[row] = 0
+                key_nulls += 1
+            if value_size >= 0:
+                _copy(buf, value_pos, values, value_end, value_size)
+                value_end += value_size
+                value_valid[row] = 1
+            else:
+                value_valid[row] = 0
+                value_nulls += 1
+            if with_headers:
+                header_at[row, 0] = header_pos
+                header_at[row, 1] = next_pos
+            row += 1
+            key_ends[row] = key_end
+            value_ends[row] = value_end
+        if bad or pos != end:
+            state[ERROR_AT] = run
+            break
+    state[ROWS] = row
+    state[KEY_END] = key_end
+    state[VALUE_END] = value_end
+    state[KEY_NULLS] = key_nulls
+    state[VALUE_NULLS] = value_nulls
+
+
+@compiled()
+def count_headers(buf: Any, header_at: Any, first_row: int, last_row: int) -> Any:
+    """How many headers records ``first_row`` to before ``last_row`` have, -1 where the bytes are no headers, and how
+    many bytes there are at most in their names and values."""
+    total = np.int64(0)
+    size = np.int64(0)
+    for row in range(first_row, last_row):
+        pos, end = header_at[row, 0], header_at[row, 1]
+        size += end - pos
+        headers, pos = _varint(buf, pos, end)
+        for _ in range(headers):
+            name_size, pos = _varint(buf, pos, end)
+            if pos < 0 or name_size < 0 or name_size > end - pos:
+                return np.int64(-1), size
+            value_size, pos = _varint(buf, pos + name_size, end)
+            if pos < 0 or value_size < -1 or value_size > end - pos:
+                return np.int64(-1), size
+            if value_size > 0:
+                pos += value_size
+        if pos != end:
+            return np.int64(-1), size
+        total += headers
+    return total, size
+
+
+@compiled()
+def read_headers(
+    buf: Any,
+    header_at: Any,
+    first_row: int,
+    last_row: int,
+    list_ends: Any,
+    list_valid: Any,
+    name_ends: Any,
+    names: Any,
+    content_ends: Any,
+    contents: Any,
+    content_valid: Any,
+    state: Any,
+) -> None:
+    """Append the headers of rows that :func:`count_headers` found good. No headers are a null, as in Spark's source."""
+    total = state[HEADERS]
+    name_end = state[NAME_END]
+    content_end = state[CONTENT_END]
+    for row in range(first_row, last_row):
+        pos, end = header_at[row, 0], header_at[row, 1]
+        headers, pos = _varint(buf, pos, end)
+        list_valid[row] = 1 if headers > 0 else 0
+        for _ in range(headers):
+            size, pos = _varint(buf, pos, end)
+            _copy(buf, pos, names, name_end, size)
+            name_end += size
+            size, pos = _varint(buf, pos + size, end)
+            if size >= 0:
+                _copy(buf, pos, contents, content_end, size)
+                content_end += size
+                pos += size
+                content_valid[total] = 1
+            else:
+                content_valid[total] = 0
+            total += 1
+            name_ends[total] = name_end
+            content_ends[total] = content_end
+        list_ends[row + 1] = total
+    state[HEADERS] = total
+    state[NAME_END] = name_end
+    state[CONTENT_END] = content_end

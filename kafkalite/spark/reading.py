@@ -1,0 +1,101 @@
+"""One task of a read: a range of offsets of one partition, as Arrow record batches.
+
+Answers to: ``org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer``. Blocking shell.
+
+A Python worker of Spark's lives for many tasks: it keeps its connections from one to the next.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from kafkalite.record.batch import CorruptRecordError
+from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.config import ClientConfig
+from kafkalite.spark.client.errors import KafkaClientError, OffsetOutOfRangeError
+from kafkalite.spark.client.fetch import EARLIEST, LATEST, fetch_range, list_offsets
+from kafkalite.spark.errors import KafkaDataLossError, KafkaReadError
+from kafkalite.spark.offsets import OffsetRange
+from kafkalite.spark.options import SourceOptions
+
+log = logging.getLogger(__name__)
+KEPT = 4
+"""Clusters to which a worker keeps its connections."""
+_clusters: dict[ClientConfig, Cluster] = {}
+
+
+class RangePartition(InputPartition):  # type: ignore[misc]
+    """A task: the range that it reads."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+def read_partition(options: SourceOptions, task: InputPartition) -> Iterator[Any]:
+    """The Arrow record batches of a task; none of Spark's stand-in for a plan without tasks.
+
+    Raises :class:`KafkaDataLossError` where records are gone and ``failOnDataLoss`` is set, and
+    :class:`KafkaReadError`.
+    """
+    if isinstance(task, RangePartition):
+        yield from read_range(options, task.wanted)
+
+
+def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
+    """The records of a range. Raises as :func:`read_partition`."""
+    # Not before a task needs them: planning happens in a process of its own, and machine code takes a while to load.
+    from kafkalite.spark.decode import BatchError, Decoder
+
+    topic, number = wanted.partition
+    cluster = _cluster(options.client)
+    decoder = Decoder(topic, number, include_headers=options.include_headers, check_crcs=options.client.check_crcs)
+    offset: int | None = wanted.start
+    while offset is not None and offset < wanted.end:
+        try:
+            for fetched in fetch_range(cluster, wanted.partition, offset, wanted.end, options.poll_timeout_ms):
+                yield from decoder.decode(fetched.records, fetched.batches, fetched.aborted, offset, wanted.end)
+                offset = max(offset, fetched.next_offset)
+            return
+        except OffsetOutOfRangeError:
+            offset = _after_loss(cluster, options, wanted, offset)
+        except (KafkaClientError, BatchError, CorruptRecordError) as error:
+            raise KafkaReadError(
+                f"topic {topic}, partition {number}: cannot read from offset {offset} (of {wanted.start} to "
+                f"{wanted.end - 1}): {error}"
+            ) from None
+
+
+def _after_loss(cluster: Cluster, options: SourceOptions, wanted: OffsetRange, offset: int) -> int | None:
+    """Where to go on after ``offset`` was found to be gone, if anywhere."""
+    if options.fail_on_data_loss:
+        raise KafkaDataLossError(
+            "COULD_NOT_READ_OFFSET_RANGE",
+            f"Could not read records in offset [{offset}, {wanted.end}) for topic partition {wanted.partition}.",
+        ) from None
+    earliest = list_offsets(cluster, {wanted.partition: EARLIEST})[wanted.partition]
+    latest = list_offsets(cluster, {wanted.partition: LATEST})[wanted.partition]
+    go_on = None if offset >= latest or earliest >= wanted.end else max(offset, earliest)
+    log.warning(
+        "Some data may be lost: offset %d of %s is out of range (it has %d to %d); records in [%d, %d) are skipped",
+        offset,
+        wanted.partition,
+        earliest,
+        latest,
+        offset,
+        wanted.end if go_on is None else go_on,
+    )
+    return go_on
+
+
+def _cluster(config: ClientConfig) -> Cluster:
+    """The cluster of a worker's former tasks, if they had the same options."""
+    cluster = _clusters.pop(config, None) or Cluster(config)
+    while len(_clusters) >= KEPT:
+        _clusters.pop(next(iter(_clusters))).close()
+    _clusters[config] = cluster
+    return cluster

@@ -1,0 +1,155 @@
+"""A streaming query: how far the next micro-batch goes, and what it may not silently miss.
+
+Answers to: ``org.apache.spark.sql.kafka010.KafkaMicroBatchStream``. Shell.
+
+Needs PySpark 4.2: earlier ones have no admission control for Python sources.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from kafkalite.spark.errors import KafkaDataLossError
+from kafkalite.spark.offset_reader import OffsetReader
+from kafkalite.spark.offsets import (
+    OffsetRange,
+    Offsets,
+    names,
+    offsets_from_json,
+    offsets_to_json,
+    rate_limit,
+    split,
+)
+from kafkalite.spark.options import SourceOptions
+from kafkalite.spark.reading import RangePartition, read_partition
+
+log = logging.getLogger(__name__)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Reads what comes. Spark makes one for planning, and others, that know nothing of it, for reading."""
+
+    def __init__(self, options: SourceOptions, now: Callable[[], float] = time.time) -> None:
+        self.options = options
+        self._now = now
+        self._reader: OffsetReader | None = None
+        self._latest: Offsets | None = None
+        self._all_data: Offsets | None = None
+        self._last_trigger = 0.0
+
+    def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
+        """Where a new query begins."""
+        return offsets_to_json(self._offset_reader().resolve(self.options.start, starting=True))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limits among the options. Python knows no composite of two: whoever passes this one back gets both."""
+        if self.options.max_offsets_per_trigger:
+            return ReadMaxRows(self.options.max_offsets_per_trigger)
+        if self.options.min_offsets_per_trigger:
+            return ReadMinRows(self.options.min_offsets_per_trigger)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
+        """Where the next micro-batch ends: ``start`` where there is to be none."""
+        begun = offsets_from_json(start)
+        latest = self._all_data if self._all_data is not None else self._offset_reader().latest(begun)
+        self._latest = latest
+        if isinstance(limit, ReadAllAvailable):
+            return offsets_to_json(latest)
+        least, most = self.options.min_offsets_per_trigger, self.options.max_offsets_per_trigger
+        if least and self._all_data is None and self._too_early(least, begun, latest):
+            return start
+        if most:
+            fresh = self._offset_reader().earliest(latest.keys() - begun.keys())
+            latest = rate_limit(most, {**fresh, **begun}, latest)
+        return offsets_to_json(latest)
+
+    def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
+        """The ends that the last :meth:`latestOffset` saw, limits apart."""
+        return offsets_to_json(self._latest) if self._latest else None
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there now is all that will be read."""
+        self._all_data = self._offset_reader().latest()
+
+    def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
+        """The tasks of a micro-batch. Raises :class:`KafkaDataLossError` where ``failOnDataLoss`` is set."""
+        starts, ends = offsets_from_json(start), offsets_from_json(end)
+        self._check_new(starts, ends)
+        gone = starts.keys() - ends.keys()
+        if gone:
+            self._lost("PARTITIONS_DELETED", f"Partitions {names(gone)} have been deleted.")
+        ranges = []
+        for partition in sorted(ends.keys() & starts.keys()):
+            before, after = starts[partition], ends[partition]
+            if after < before:
+                self._lost(
+                    "PARTITION_OFFSET_CHANGED",
+                    f"Partition {partition} offset was changed from {before} to {after}. This could either be a user "
+                    "error that the start offset is set too high and this is the first batch, or the kafka "
+                    "topic-partition is broken, and some data may have been missed.",
+                )
+            ranges.append(OffsetRange(partition, before, after))
+        pieces = split(ranges, self.options.min_partitions, self.options.max_records_per_partition)
+        return [RangePartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The Arrow record batches of a task."""
+        return read_partition(self.options, partition)
+
+    def commit(self, end: dict[str, dict[str, int]]) -> None:
+        """Nothing: where a query stands is in its checkpoint."""
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def _check_new(self, starts: Offsets, ends: Offsets) -> None:
+        """Give partitions that are new since ``starts`` their first offsets."""
+        new = ends.keys() - starts.keys()
+        found = self._offset_reader().earliest(new)
+        missing = new - found.keys()
+        if missing:
+            self._lost(
+                "INITIAL_OFFSET_NOT_FOUND_FOR_PARTITIONS",
+                f"Cannot find initial offsets for partitions {names(missing)}. They may have been deleted.",
+            )
+        for partition, offset in found.items():
+            if offset != 0:
+                self._lost(
+                    "ADDED_PARTITION_DOES_NOT_START_FROM_OFFSET_ZERO",
+                    f"Added partition {partition} starts from {offset} instead of 0.",
+                )
+        starts.update(found)
+
+    def _too_early(self, least: int, begun: Offsets, latest: Offsets) -> bool:
+        """Whether fewer than ``least`` offsets are there and the last micro-batch was not too long ago."""
+        now = self._now()
+        come = sum(offset - begun.get(partition, 0) for partition, offset in latest.items())
+        if come < least and (now - self._last_trigger) * 1000 < self.options.max_trigger_delay_ms:
+            return True
+        self._last_trigger = now
+        return False
+
+    def _lost(self, kind: str, reason: str) -> None:
+        if self.options.fail_on_data_loss:
+            raise KafkaDataLossError(kind, reason)
+        log.warning("Some data may have been lost: %s", reason)
+
+    def _offset_reader(self) -> OffsetReader:
+        if self._reader is None:
+            self._reader = OffsetReader(self.options)
+        return self._reader

@@ -65,4 +65,4 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 def client_host(peer: str) -> str:
     """Where a connection comes from as Kafka's tools show it: the address after a slash, without the port."""
-    return f"/{peer.rpartition(':')[0]}"
+    return f"/{peer.rpartition(':')[0] or peer}"

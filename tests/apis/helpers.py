@@ -21,6 +21,7 @@ from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker, Endpoint, Pa
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import FileRegion, Part, TopicPartition
+from kafkalite.coordinator.group.coordinator import GroupCoordinator
 from kafkalite.coordinator.offsets.manager import OffsetManager
 from kafkalite.network.request import ConnectionInfo, Request
 from kafkalite.protocol.api_keys import ApiKey
@@ -39,7 +40,9 @@ from kafkalite.replication.results import (
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
 from kafkalite.zk.stores.admin import AdminStore
+from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.config import ConfigStore
+from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import ensure_paths
 from kafkalite.zk.stores.topics import TopicStore
 
@@ -223,11 +226,14 @@ class FakeBroker:
         self.replicas = FakeReplicas()
         self.controller = FakeController()
         self.logs = FakeLogs()
-        self.groups: Any = None
         self.transactions: Any = None
         self.config = DynamicConfig(BROKER_CONFIGS, {"zookeeper.connect": "zk", **(static or {})})
         self.config_store = ConfigStore(client, self.clock.time_ms)
         self.offsets = OffsetManager(client, self.clock, self.config, lambda tp: self.metadata.state(tp) is not None)
+        claims = ClaimStore(client, self.clock)
+        self.groups: Any = GroupCoordinator(
+            1, claims, GroupStore(client, claims), self.offsets, self.metadata, self.clock, self.config
+        )
         self.topic_store = TopicStore(client)
         self.topics = TopicAdmin(
             self.topic_store, AdminStore(client), self.metadata, self.config, self.clock, random.Random(1)

@@ -10,6 +10,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.coordinator import GroupCoordinator
+from kafkalite.coordinator.group.hosted import HostedGroup
 from kafkalite.coordinator.group.values import (
     HeartbeatRequest,
     JoinRequest,
@@ -76,6 +77,11 @@ class Broker:
             house.config,
         )
         self.client.add_listener(self.groups.on_session)
+
+    @property
+    def hosted(self) -> dict[str, HostedGroup]:
+        """The groups that it coordinates."""
+        return self.groups._host.hosted
 
     def join(self, client: str, member_id: str = "", group: str = G, **fields: Any) -> Started:
         values = {

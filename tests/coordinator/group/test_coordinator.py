@@ -100,7 +100,7 @@ def test_every_group_is_listed_by_one_broker() -> None:
         run(broker.groups.stop())
     house.brokers = {broker_id: Broker(house, broker_id) for broker_id in (1, 2, 3)}
     assert listed(house) == expected
-    assert not any(broker.groups._host.hosted for broker in house.brokers.values())
+    assert not any(broker.hosted for broker in house.brokers.values())
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_requests_wait_for_the_end_of_a_deletion() -> None:
     house = House()
     broker = house.preferred()
     broker.commit(7)
-    joins = []
+    joins: list[Started] = []
 
     def join(name: str, _: str) -> None:
         if name == "multi" and not joins:
@@ -326,7 +326,7 @@ def test_offsets_of_topics_that_nobody_reads_any_more_go_by_their_age() -> None:
         house.clock.advance(9.0)
         broker.heartbeat(ids["a"], 1)
     assert T0 in broker.fetch()
-    assert broker.groups._host.hosted[G].core.state is GroupState.STABLE
+    assert broker.hosted[G].core.state is GroupState.STABLE
 
 
 def test_groups_that_nobody_coordinates_are_looked_at_by_whom_it_would_be() -> None:
@@ -336,7 +336,7 @@ def test_groups_that_nobody_coordinates_are_looked_at_by_whom_it_would_be() -> N
     second = house.kill(first)
     house.clock.advance(3_000.0)
     # Looked at, and let go again.
-    assert second.groups._host.hosted == {}
+    assert second.hosted == {}
     assert "/consumers/g/coordinator" not in house.server.paths()
     house.clock.advance(1_300.0)
     assert house.server.paths("/consumers/g") == []

@@ -133,7 +133,7 @@ def test_the_stage_is_reached(old_version: bool) -> None:
         return NONE
 
     broker.offsets.stage = stage  # type: ignore[method-assign]
-    member = {} if old_version else {"member_id": ids["a"], "generation": 1}
+    member: dict[str, Any] = {} if old_version else {"member_id": ids["a"], "generation": 1}
     assert txn(broker, **member) is NONE
     assert staged == [(G, 1, "tid", {T0})]
 
@@ -145,7 +145,7 @@ def test_a_stage_whose_outcome_is_unknown_is_tried_again_by_clients() -> None:
     async def stage(*_: Any) -> ErrorCode:
         raise ConnectionLostError("/x")
 
-    broker.offsets.stage = stage  # type: ignore[method-assign]
+    broker.offsets.stage = stage  # type: ignore[assignment, method-assign]
     assert txn(broker) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 

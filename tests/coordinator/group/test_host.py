@@ -122,7 +122,7 @@ def test_without_a_connection_members_are_answered_from_memory_and_nothing_is_wr
     assert broker.heartbeat(ids["a"], 1) is NONE
     assert broker.find() == broker.id
     assert broker.commit(1, ids["a"], 1) is not NONE
-    assert broker.groups._host.hosted
+    assert broker.hosted
     broker.client.reconnect()
     assert broker.commit(2, ids["a"], 1) is NONE
     assert broker.heartbeat(ids["a"], 1) is NONE
@@ -212,7 +212,7 @@ def test_a_paused_coordinator_cannot_begin_a_generation() -> None:
     assert sync.result.error is NOT_COORDINATOR
     assert house.server.data("/consumers/g/generation") == before
     assert second.sync(ids["a"], 1).result.assignment == ids["a"].encode()
-    assert first.groups._host.hosted == {}
+    assert first.hosted == {}
 
 
 def test_a_paused_coordinator_keeps_nobody_elses_claim() -> None:
@@ -259,7 +259,7 @@ def test_a_session_that_ends_while_a_group_is_loaded() -> None:
 
     second.client.before = expire
     assert second.heartbeat(ids["a"], 1) is NOT_COORDINATOR
-    assert second.groups._host.hosted == {}
+    assert second.hosted == {}
     assert second.heartbeat(ids["a"], 1) is NONE
 
 

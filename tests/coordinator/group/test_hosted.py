@@ -19,7 +19,7 @@ def counted(clock: ManualClock) -> list[float]:
         armed.append(delay)
         return arm(delay, *args)
 
-    clock.call_later = call_later  # type: ignore[method-assign]
+    clock.call_later = call_later  # type: ignore[assignment, method-assign]
     return armed
 
 
@@ -56,7 +56,7 @@ def test_a_group_that_is_let_go_has_no_timer() -> None:
     house = House()
     broker = house.preferred()
     house.stable("a")
-    hosted = broker.groups._host.hosted[G]
+    hosted = broker.hosted[G]
     broker.client.expire_session()
     armed = counted(house.clock)
     house.clock.advance(100.0)
@@ -68,10 +68,15 @@ def test_who_is_answered_may_ask_again_at_once() -> None:
     house = House()
     broker = house.preferred()
     first, second = broker.join("a"), broker.join("b")
-    hosted = broker.groups._host.hosted[G]
+    hosted = broker.hosted[G]
     seen: list[tuple[int, GroupState]] = []
+
+    def look(answer: Any) -> Any:
+        seen.append((hosted.core.generation, hosted.core.state))
+        return answer
+
     for waiting in hosted._waiting.values():
-        waiting.addCallback(lambda answer: seen.append((hosted.core.generation, hosted.core.state)) or answer)
+        waiting.addCallback(look)
     house.clock.advance(6.0)
     assert first.done and second.done
     assert seen == [(1, GroupState.COMPLETING_REBALANCE)] * 2

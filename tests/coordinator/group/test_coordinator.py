@@ -12,7 +12,7 @@ from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import GroupListing, LeavingMember
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.znodes.consumers import offset_path
-from tests.coordinator.group.house import SUBSCRIPTION, T0, U0, Broker, G, House, run
+from tests.coordinator.group.house import SUBSCRIPTION, T0, U0, Broker, G, House, Started, run
 
 NONE = ErrorCode.NONE
 DAY = 86_400.0

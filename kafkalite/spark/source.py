@@ -8,11 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from kafkalite.spark.options import SourceOptions, includes_headers
-
-COLUMNS = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-HEADERS = "headers array<struct<key: string, value: binary>>"
 
 
 class KafkaliteDataSource(DataSource):  # type: ignore[misc]
@@ -23,9 +30,9 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
         """The format's name."""
         return "kafkalite"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         """Spark's columns of a topic; ``headers`` only where ``includeHeaders`` asks for them."""
-        return f"{COLUMNS}, {HEADERS}" if includes_headers(self.options) else COLUMNS
+        return read_schema(includes_headers(self.options))
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002  (Spark's signature; the columns are fixed)
         """For batch queries. Raises ``OptionError``."""
@@ -38,3 +45,21 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
         from kafkalite.spark.stream_reader import StreamReader
 
         return StreamReader(SourceOptions.parse(self.options, streaming=True))
+
+
+def read_schema(include_headers: bool) -> StructType:
+    """The columns of what is read."""
+    # Types by name, not as text: what "timestamp" means in text depends on a session's configuration.
+    fields = [
+        StructField("key", BinaryType()),
+        StructField("value", BinaryType()),
+        StructField("topic", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("offset", LongType()),
+        StructField("timestamp", TimestampType()),
+        StructField("timestampType", IntegerType()),
+    ]
+    if include_headers:
+        pair = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+        fields.append(StructField("headers", ArrayType(pair)))
+    return StructType(fields)

@@ -28,8 +28,8 @@ RETRIABLE = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     )
 )
-FENCING_TIMEOUT_MS = 60000
-"""What the transactional id's timeout becomes until its producer says otherwise."""
+FENCING_TIMEOUT_MS = 1
+"""What the transactional id's timeout becomes until its next producer says otherwise: every broker allows that."""
 TRANSACTION = 1
 """FindCoordinator's key type of transactional ids."""
 

@@ -74,10 +74,10 @@ def plan_of(source: GroupSource, args: argparse.Namespace, group: Group, by_file
     else:
         partitions = choose(parse_scope(args.topic), source.partitions())
     by_time: dict[TopicPartition, int] = {}
-    if to is To.DATETIME:
-        by_time = source.log_offsets(partitions, parse_datetime(args.to_datetime))
-    elif to is To.DURATION:
-        by_time = source.log_offsets(partitions, time.time_ns() // 1_000_000 - parse_duration(args.by_duration))
+    if to in (To.DATETIME, To.DURATION):
+        now = time.time_ns() // 1_000_000
+        moment = now - parse_duration(args.by_duration) if args.by_duration else parse_datetime(args.to_datetime)
+        by_time = source.log_offsets(partitions, max(moment, 0))  # below zero are names of special offsets
     facts = Facts(
         group.committed,
         source.log_offsets(partitions, EARLIEST),

@@ -100,14 +100,14 @@ def read_records(  # noqa: PLR0915  (each call from here would be a copy of its 
                 break
             offset = base_offset + offset_delta
             key_size, pos = _varint(buf, pos, next_pos)
-            if pos < 0 or key_size > next_pos - pos or key_size < -1:
+            if pos < 0 or key_size > next_pos - pos:
                 bad = True
                 break
             key_pos = pos
             if key_size > 0:
                 pos += key_size
             value_size, pos = _varint(buf, pos, next_pos)
-            if pos < 0 or value_size > next_pos - pos or value_size < -1:
+            if pos < 0 or value_size > next_pos - pos:
                 bad = True
                 break
             value_pos = pos
@@ -168,7 +168,7 @@ def count_headers(buf: Any, header_at: Any, first_row: int, last_row: int) -> An
             if pos < 0 or name_size < 0 or name_size > end - pos:
                 return np.int64(-1), size
             value_size, pos = _varint(buf, pos + name_size, end)
-            if pos < 0 or value_size < -1 or value_size > end - pos:
+            if pos < 0 or value_size > end - pos:
                 return np.int64(-1), size
             if value_size > 0:
                 pos += value_size

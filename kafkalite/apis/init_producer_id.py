@@ -15,6 +15,7 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
 
 _PRODUCER_FENCED_FROM = 4
+_NOBODY = ProducerIdAndEpoch(-1, -1)
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -22,6 +23,20 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
     With one: whoever had it is fenced and what it left open is aborted, both before the answer.
     """
+    error, given = ErrorCode.NONE, _NOBODY
+    try:
+        given = await _give(context, request)
+    except ApiError as refused:
+        error = as_told(refused, context.version, _PRODUCER_FENCED_FROM).code
+    return response_class(ApiKey.INIT_PRODUCER_ID)(
+        version=context.version,
+        error_code=error,
+        producer_id=given.producer_id,
+        producer_epoch=given.producer_epoch,
+    )
+
+
+async def _give(context: RequestContext, request: Any) -> ProducerIdAndEpoch:
     expected = None
     if context.version >= 3:
         if (request.producer_id == -1) != (request.producer_epoch == -1):
@@ -30,17 +45,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
             expected = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     services = context.services
     if request.transactional_id is None:
-        given = ProducerIdAndEpoch(await services.producer_ids.generate(), 0)
-    else:
-        try:
-            given = await services.transactions.init_producer_id(
-                request.transactional_id, request.transaction_timeout_ms, expected
-            )
-        except ApiError as error:
-            raise as_told(error, context.version, _PRODUCER_FENCED_FROM) from None
-    return response_class(ApiKey.INIT_PRODUCER_ID)(
-        version=context.version,
-        error_code=ErrorCode.NONE,
-        producer_id=given.producer_id,
-        producer_epoch=given.producer_epoch,
+        return ProducerIdAndEpoch(await services.producer_ids.generate(), 0)
+    return await services.transactions.init_producer_id(
+        request.transactional_id, request.transaction_timeout_ms, expected
     )

@@ -180,11 +180,11 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[object]], widths: Seque
 
 
 def assignment_text(partitions: Sequence[TopicPartition]) -> str:
-    """``topic (0,1), other (0)``."""
+    """``topic(0,1), other(0)``, as Kafka had it; its 3.9 forgets the topics' names."""
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for tp in sorted(partitions):
         topics[tp.topic].append(tp.partition)
-    return ", ".join(f"{topic} ({','.join(map(str, numbers))})" for topic, numbers in topics.items())
+    return ", ".join(f"{topic}({','.join(map(str, numbers))})" for topic, numbers in topics.items())
 
 
 # JSON

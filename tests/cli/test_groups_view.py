@@ -74,7 +74,7 @@ def test_kinds_and_remarks(shown: Group, kind: str, remark: str | None) -> None:
 def test_members_of_a_group() -> None:
     assert cells(members_table(group(MODERN, IDLE, OLD), verbose=True)) == [
         ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS", "ASSIGNMENT"],
-        ["g", "c-1", "static-1", "/1.2.3.4", "c", "2", "t", "(0,1)"],
+        ["g", "c-1", "static-1", "/1.2.3.4", "c", "2", "t(0,1)"],
         ["g", "c-2", "-", "/1.2.3.4", "c", "0", "-"],
         f"g {OLD.consumer_id} - host - 1 t(0)".split(),
     ]

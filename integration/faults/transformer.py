@@ -13,7 +13,7 @@ import os
 import random
 import signal
 import sys
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -45,7 +45,6 @@ class Task:
     """The moment at which to send itself :attr:`signal`, in transaction number :attr:`number` (from 1)."""
     number: int = 1
     signal: int = int(signal.SIGKILL)
-    settings: dict[str, Any] = field(default_factory=dict)
 
     def command(self) -> list[str]:
         """What starts it."""
@@ -68,7 +67,12 @@ class Transformer:
         self._task = task
         self._chance = random.Random(task.seed)
         self._transactions = 0
-        common = {"bootstrap.servers": task.bootstrap, "log_level": 0, "reconnect.backoff.max.ms": 200, **task.settings}
+        common = {
+            "bootstrap.servers": task.bootstrap,
+            "client.id": task.transactional_id,
+            "log_level": 0,
+            "reconnect.backoff.max.ms": 200,
+        }
         self._producer = Producer(
             {
                 **common,

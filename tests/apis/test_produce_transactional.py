@@ -1,0 +1,300 @@
+"""Transactional batches: when they are verified, in which order they are appended, how a refusal is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from kafkalite.apis.dispatch import Dispatcher
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import Future
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
+from kafkalite.log.producer_entry import ProducerEntry
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.produce import (
+    ProducePartitionResponse,
+    ProduceRequest,
+    decode_produce_response,
+    encode_produce,
+)
+from kafkalite.record.records import Record, encode_batch
+
+from .helpers import FakeBroker
+from .test_transactions import FakeLog, FakePartition
+
+E = ErrorCode
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+ME = ProducerIdAndEpoch(1000, 7)
+
+
+def batch(producer: ProducerIdAndEpoch = ME, sequence: int = 0, transactional: bool = True) -> bytes:
+    return encode_batch(
+        [Record(0, 1000, b"k", b"v")],
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=sequence,
+        is_transactional=transactional,
+    )
+
+
+class FakeVerifier:
+    """Says what ``errors`` say; while ``hold``, nothing."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, ProducerIdAndEpoch, list[TopicPartition], list[TopicPartition]]] = []
+        self.errors: dict[TopicPartition, ErrorCode] = {}
+        self.hold = False
+        self.held: list[tuple[Future[dict[TopicPartition, ErrorCode]], list[TopicPartition]]] = []
+        self.failure: Exception | None = None
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        ended: Collection[TopicPartition],
+    ) -> Future[dict[TopicPartition, ErrorCode]]:
+        self.asked.append((transactional_id, producer, list(partitions), list(ended)))
+        future: Future[dict[TopicPartition, ErrorCode]] = Future()
+        self.held.append((future, list(partitions)))
+        if not self.hold:
+            self.release()
+        return future
+
+    def release(self) -> None:
+        held, self.held = self.held, []
+        for future, partitions in held:
+            if self.failure is not None:
+                future.errback(self.failure)
+            else:
+                future.callback({tp: self.errors.get(tp, E.NONE) for tp in partitions})
+
+
+class House:
+    """A broker that leads T0 and T1, and its verifier."""
+
+    def __init__(self, static: dict[str, str] | None = None) -> None:
+        self.broker = FakeBroker(static)
+        self.verifier = FakeVerifier()
+        self.logs = {T0: FakeLog(), T1: FakeLog()}
+        cast("Any", self.broker.replicas).partitions = {tp: FakePartition(log) for tp, log in self.logs.items()}
+        self.broker.dispatcher = Dispatcher(replace(self.broker.services, transactions=cast("Any", self)))
+
+    def opened(self, tp: TopicPartition, producer: ProducerIdAndEpoch = ME) -> ProducerEntry:
+        """The log knows the producer's open transaction."""
+        entry = ProducerEntry(producer.producer_id, producer.producer_epoch)
+        entry.current_txn_first_offset = 5
+        self.logs[tp].entries[producer.producer_id] = entry
+        return entry
+
+    def ended(self, tp: TopicPartition) -> ProducerEntry:
+        """The log knows that the producer's last transaction has ended."""
+        entry = self.opened(tp)
+        entry.current_txn_first_offset = -1
+        return entry
+
+    def send(
+        self, *batches: tuple[TopicPartition, bytes], version: int = 9, acks: int = -1, tid: str | None = "tx"
+    ) -> None:
+        request = ProduceRequest(tid, acks, 500, [(tp, memoryview(data)) for tp, data in batches])
+        body = b"".join(bytes(part) for part in encode_produce(version, request))
+        self.broker.send(ApiKey.PRODUCE, version, body)
+
+    def answer(self, version: int = 9) -> dict[TopicPartition, ProducePartitionResponse]:
+        decoded = decode_produce_response(version, memoryview(self.broker.take()))
+        return {TopicPartition(p.topic, p.partition): p for p in decoded}
+
+    @property
+    def appended(self) -> list[list[tuple[TopicPartition, bytes]]]:
+        return [entries for _, _, entries in self.broker.replicas.appended]
+
+
+@pytest.mark.parametrize("version", range(3, 12))
+def test_the_first_batch_is_verified(version: int) -> None:
+    house = House()
+    data = batch()
+    house.send((T0, data), (T1, data), version=version)
+    assert house.verifier.asked == [("tx", ME, [T0, T1], [])]
+    assert house.appended == [[(T0, data), (T1, data)]]
+    assert [answer.error for answer in house.answer(version).values()] == [0, 0]
+
+
+def test_a_batch_of_a_transaction_that_the_log_has_open_is_not() -> None:
+    house = House()
+    house.opened(T0)
+    house.send((T0, batch()), (T1, batch()))
+    assert house.verifier.asked == [("tx", ME, [T1], [])]
+    house.opened(T1)
+    house.send((T0, batch()), (T1, batch()))
+    assert len(house.verifier.asked) == 1 and len(house.appended) == 2
+
+
+def test_an_open_transaction_of_another_epoch_proves_nothing() -> None:
+    house = House()
+    house.opened(T0, ProducerIdAndEpoch(ME.producer_id, ME.producer_epoch - 1))
+    house.send((T0, batch()))
+    assert house.verifier.asked == [("tx", ME, [T0], [])]
+
+
+def test_where_one_has_ended_before_the_verifier_is_told() -> None:
+    house = House()
+    house.ended(T1)
+    house.send((T0, batch()), (T1, batch()))
+    assert house.verifier.asked == [("tx", ME, [T0, T1], [T1])]
+
+
+def test_nothing_is_verified_where_that_is_switched_off() -> None:
+    house = House({"transaction.partition.verification.enable": "false"})
+    house.send((T0, batch()))
+    assert not house.verifier.asked and len(house.appended) == 1
+
+
+def test_partitions_that_are_not_here_are_left_to_the_replicas() -> None:
+    house = House()
+    other = TopicPartition("t", 7)
+    house.broker.replicas.produce_errors = {other: E.UNKNOWN_TOPIC_OR_PARTITION}
+    house.send((other, batch()))
+    assert not house.verifier.asked
+    assert house.answer()[other].error == E.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_non_transactional_batches_are_never_verified() -> None:
+    house = House()
+    for tid in ("tx", None):
+        house.send((T0, batch(transactional=False)), tid=tid)
+    house.send((T0, batch(ProducerIdAndEpoch(-1, -1), -1, transactional=False)), tid=None)
+    assert not house.verifier.asked and len(house.appended) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "version", "told"),
+    [
+        (E.TRANSACTION_ABORTABLE, 10, E.INVALID_TXN_STATE),
+        (E.TRANSACTION_ABORTABLE, 11, E.TRANSACTION_ABORTABLE),
+        (E.PRODUCER_FENCED, 11, E.INVALID_PRODUCER_EPOCH),
+        (E.INVALID_PRODUCER_ID_MAPPING, 9, E.INVALID_PRODUCER_ID_MAPPING),
+        (E.CONCURRENT_TRANSACTIONS, 9, E.NOT_ENOUGH_REPLICAS),
+        (E.COORDINATOR_NOT_AVAILABLE, 11, E.NOT_ENOUGH_REPLICAS),
+    ],
+)
+def test_a_refusal_in_the_producers_words_spares_the_others(error: ErrorCode, version: int, told: ErrorCode) -> None:
+    house = House()
+    house.verifier.errors = {T0: error}
+    house.send((T0, batch()), (T1, batch()), version=version)
+    assert [[tp for tp, _ in entries] for entries in house.appended] == [[T1]]
+    answers = house.answer(version)
+    assert (answers[T0].error, answers[T1].error) == (told, E.NONE)
+    if told is E.NOT_ENOUGH_REPLICAS:
+        assert error.name in str(answers[T0].error_message)
+
+
+def test_all_refused() -> None:
+    house = House()
+    house.verifier.errors = {T0: E.PRODUCER_FENCED}
+    house.send((T0, batch()))
+    assert not house.appended and house.answer()[T0].error == E.INVALID_PRODUCER_EPOCH
+
+
+def test_bad_bytes_beside_a_transaction() -> None:
+    house = House()
+    house.send((T0, b"\0" * 20), (T1, batch()))
+    assert house.answer()[T0].error == E.INVALID_RECORD
+    assert [[tp for tp, _ in entries] for entries in house.appended] == [[T1]]
+
+
+def test_a_transaction_without_an_id_is_nobodys() -> None:
+    house = House()
+    house.send((T0, batch()), tid=None)
+    assert house.answer()[T0].error == E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert not house.appended
+
+
+def test_two_producers_in_one_request() -> None:
+    house = House()
+    house.send((T0, batch()), (T1, batch(ProducerIdAndEpoch(1001, 7))))
+    assert {answer.error for answer in house.answer().values()} == {E.INVALID_PRODUCER_ID_MAPPING}
+    assert not house.appended
+
+
+def test_requests_behind_one_that_waits_keep_their_order() -> None:
+    house = House()
+    house.verifier.hold = True
+    house.send((T0, batch(sequence=0)))
+    house.send((T0, batch(sequence=1)))
+    house.send((T1, batch(sequence=0)))
+    other = ProducerIdAndEpoch(2000, 0)
+    house.opened(T0, other)
+    house.send((T0, batch(other)), tid="other")
+    # Another producer does not wait for this one.
+    assert [[tp for tp, _ in entries] for entries in house.appended] == [[T0]]
+    house.opened(T0)  # what the first batch does to the log
+    house.verifier.hold = False
+    house.verifier.release()
+    assert house.appended[1:] == [[(T0, batch(sequence=0))], [(T0, batch(sequence=1))], [(T1, batch(sequence=0))]]
+    assert len(house.verifier.asked) == 2
+    # and the way is free again
+    house.send((T0, batch(sequence=2)))
+    assert len(house.appended) == 5
+
+
+def test_a_marker_that_comes_between_makes_it_verify_again() -> None:
+    house = House()
+    house.verifier.hold = True
+    house.send((T0, batch()))
+    house.ended(T0)  # the transaction was ended while ZooKeeper was asked about it
+    house.verifier.release()
+    assert not house.appended
+    assert [ended for *_, ended in house.verifier.asked] == [[], [T0]]
+    house.verifier.errors = {T0: E.TRANSACTION_ABORTABLE}
+    house.verifier.release()
+    assert not house.appended and house.answer()[T0].error == E.INVALID_TXN_STATE
+
+
+def test_a_log_that_never_rests_is_left_to_the_producers_patience() -> None:
+    house = House()
+    house.verifier.hold = True
+    house.send((T0, batch()))
+    for _ in range(5):
+        house.ended(T0)
+        house.verifier.release()
+    assert not house.appended and house.answer()[T0].error == E.NOT_ENOUGH_REPLICAS
+
+
+def test_another_batch_that_came_between_opened_it() -> None:
+    house = House()
+    house.verifier.hold = True
+    house.send((T0, batch()))
+    house.opened(T0)
+    house.verifier.release()
+    assert len(house.verifier.asked) == 1 and len(house.appended) == 1
+
+
+def test_a_failure_is_answered_and_does_not_stop_the_next() -> None:
+    house = House()
+    house.verifier.failure = ZeroDivisionError()
+    house.send((T0, batch()))
+    assert house.answer()[T0].error == E.UNKNOWN_SERVER_ERROR
+    house.verifier.failure = None
+    house.send((T0, batch()))
+    assert house.answer()[T0].error == E.NONE
+
+
+def test_replicas_that_fail_are_answered_for() -> None:
+    house = House()
+    house.broker.replicas.broken = True
+    house.send((T0, batch()))
+    assert house.answer()[T0].error == E.UNKNOWN_SERVER_ERROR
+
+
+@pytest.mark.parametrize("error", [E.NONE, E.PRODUCER_FENCED])
+def test_acks_0_is_answered_by_nothing_or_the_end(error: ErrorCode) -> None:
+    house = House()
+    house.verifier.errors = {T0: error}
+    house.send((T0, batch()), acks=0)
+    connection = house.broker.connection
+    assert bool(connection.closed) is (error is not E.NONE)
+    assert connection.answers == ([] if error else [None])

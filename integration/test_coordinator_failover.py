@@ -66,7 +66,8 @@ class Group:
         for library in libraries:
             if library not in self._hosts:
                 self._hosts[library] = self._host(library, folder / f"{library}.log")
-            self.members.append(self._hosts[library].open(cluster.bootstrap, GROUP, [TOPIC], config=CLIENT))
+            config = {} if library == "aiokafka" else CLIENT
+            self.members.append(self._hosts[library].open(cluster.bootstrap, GROUP, [TOPIC], config=config))
         self.committers = [Committer(self.record, member, TOPIC) for member in self.members]
         self.onlookers = self._onlookers()
 

@@ -88,7 +88,7 @@ class Completion:
         progress = _Progress(entry)
         backoff = FIRST_BACKOFF
         try:
-            while partition.alive and entry.metadata.state in DECIDED:
+            while partition.knows(entry) and entry.metadata.state in DECIDED:
                 try:
                     await self._go_on(partition, entry, progress)
                 except (ClaimLostError, SessionExpiredError):

@@ -53,6 +53,10 @@ class StatePartition:
         self.entries = entries
         self.alive = True
 
+    def knows(self, entry: Entry) -> bool:
+        """Whether what is done with ``entry`` still counts: the claim holds, and nobody removed the id by hand."""
+        return self.alive and self.entries.get(entry.metadata.transactional_id) is entry
+
 
 class Ownership:
     """Claims, loads and writes. ``on_loaded`` is told of every state partition that was taken over."""
@@ -211,6 +215,9 @@ class Ownership:
             self.drop(partition)
             raise ApiError(ErrorCode.NOT_COORDINATOR) from None
         except ZkError as error:
+            if type(error) is ZkError:
+                # Too large for ZooKeeper, so never sent, and no better the next time.
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
             entry.is_unknown = True
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
         finally:

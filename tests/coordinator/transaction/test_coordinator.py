@@ -7,7 +7,7 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionListing
-from kafkalite.zk.port import ConnectionLostError
+from kafkalite.zk.port import ConnectionLostError, ZkError
 from kafkalite.zk.znodes.transactions import NO_TIMEOUT, TransactionState
 from tests.coordinator.transaction.house import BASE, T0, T1, T2, TX, House, Started, run
 
@@ -77,6 +77,35 @@ def test_a_failure_that_nobody_thought_of_does_not_end_the_ending() -> None:
     house.owner.end(producer)
     house.clock.advance(11)
     assert house.state() is S.COMPLETE_COMMIT
+
+
+def test_an_id_that_is_removed_by_hand_in_the_middle_is_let_go() -> None:
+    house = House()
+    producer = house.opened(T0)
+    house.leaders.hold = True
+    house.owner.end(producer)
+    run(house.admin.delete(f"{BASE}/ids/{TX}"))
+    house.leaders.release()
+    house.clock.advance(5)
+    requests = house.owner.client.requests
+    house.clock.advance(9)
+    assert house.owner.client.requests == requests
+    assert house.owner.init().result == ProducerIdAndEpoch(1001, 0)
+
+
+def test_a_transaction_too_large_for_zookeeper_is_refused_and_can_be_ended() -> None:
+    house = House()
+    producer = house.opened(T0)
+
+    def refuse(name: str, path: str) -> None:
+        if name == "multi":
+            raise ZkError(path, "a request of 2000000 bytes")
+
+    house.owner.client.before = refuse
+    assert house.owner.add(producer, T1).error is E.UNKNOWN_SERVER_ERROR
+    house.owner.client.before = None
+    assert house.owner.end(producer, commit=False).error is E.NONE
+    assert house.leaders.told() == [(T0, False)]
 
 
 def test_a_write_under_way_holds_others_off() -> None:

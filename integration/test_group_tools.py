@@ -49,11 +49,11 @@ class Groups:
         """Kafka's."""
         return run_tool(KAFKA_3_9, GROUPS, *self._where, *arguments)
 
-    def both(self, *arguments: str) -> list[list[str]]:
-        """The words of each line, of both; for what changes nothing."""
+    def both(self, *arguments: str, unsaid: str = "") -> list[list[str]]:
+        """The words of each line, of both; for what changes nothing. ``unsaid``: what Kafka's leaves out."""
         said = self.tool(*arguments)
-        ours = command("groups", *self._where, *arguments)
-        assert Counter(ours.out.split()) == Counter(said.out.split())
+        ours = command("groups", *self._where, *arguments).out
+        assert Counter((ours.replace(unsaid, "") if unsaid else ours).split()) == Counter(said.out.split())
         return [line.split() for line in said.lines()]
 
 
@@ -92,13 +92,10 @@ def test_groups_are_listed_and_described(ground: Ground, host: MemberHost) -> No
     ]
     [_, *rows] = groups.both("--describe", "--group", idle)
     assert sorted(rows) == [[idle, topic, str(n), "10", "10", "0", "-", "-", "-"] for n in range(3)]
-    [_, *rows] = groups.both("--describe", "--group", ground.group, "--members", "--verbose")
-    expected = [
-        [ground.group, m.member_id, "/127.0.0.1", "rdkafka", str(len(m.assignment)), f"{topic}({numbers(m)})"]
-        for m in members
-    ]
-    assert sorted([*row[:5], "".join(row[5:])] for row in rows) == sorted(
-        [*row[:5], row[5].removeprefix(topic)] for row in expected
+    # Kafka's does not name the topic of an assignment, kafkalite does.
+    [_, *rows] = groups.both("--describe", "--group", ground.group, "--members", "--verbose", unsaid=topic)
+    assert sorted(rows) == sorted(
+        [ground.group, m.member_id, "/127.0.0.1", "rdkafka", str(len(m.assignment)), f"({numbers(m)})"] for m in members
     )
     [_, row] = groups.both("--describe", "--group", ground.group, "--state")
     assert row[0] == ground.group and row[3:] == ["range", "Stable", "2"]

@@ -1,4 +1,4 @@
-"""``kafkalite demo``: three brokers, a year of flights, a leader killed in the middle, nothing acknowledged lost.
+"""``kafkalite demo``: three brokers, a year of flights, a group that reads them; some of them die, nothing is lost.
 
 Answers to: the quick start, with proof. Reactor shell (processes, client library).
 """
@@ -10,19 +10,32 @@ import json
 import shutil
 import tempfile
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from kafkalite.cli import demo_group
 from kafkalite.cli.clients import print_table
-from kafkalite.cli.flights import PARTITIONS, READ_TIMEOUT, TOPIC, Ledger, Reader, Writer, count_rows
+from kafkalite.cli.flight_reader import SESSION_TIMEOUT_MS
+from kafkalite.cli.flights import GROUP, PARTITIONS, READ_TIMEOUT, TOPIC, Ledger, Reader, Writer, count_rows
+from kafkalite.cli.groups_view import Group
 from kafkalite.common.errors import StartupError
 
 PROGRESS_EVERY = 1.0
+SECONDS = 25.0
+"""The flights are sent over at least so long, so that what happens meanwhile happens to a group at work."""
+OVERRIDES = {
+    "min.insync.replicas": "2",
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "300",
+}
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``demo``."""
-    parser = subparsers.add_parser("demo", help="a cluster, real data, a dead leader, nothing lost")
+    parser = subparsers.add_parser(
+        "demo", help="a cluster, real data, a group; readers and brokers die, nothing is lost"
+    )
     parser.add_argument("--dir", type=Path, help="keep the cluster's files here")
     parser.add_argument("--records", type=int, default=0, metavar="N", help="only the first N flights")
 
@@ -33,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     started = time.monotonic()
     directory = args.dir or Path(tempfile.mkdtemp(prefix="kafkalite-demo-"))
-    cluster = LocalCluster(directory, brokers=3, overrides={"min.insync.replicas": "2"})
+    cluster = LocalCluster(directory, brokers=3, overrides=OVERRIDES)
     try:
         say("1. A real ZooKeeper and three brokers")
         cluster.start()
@@ -55,54 +68,135 @@ def play(cluster: Any, limit: int) -> bool:
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3)]).values():
         future.result()
-    before = settled_states(cluster)
-    show_states("   as it stands in ZooKeeper", before)
+    show_states("   as it stands in ZooKeeper", settled_states(cluster))
 
     rows = limit or count_rows()
-    say(f"3. {rows:,} flights that left New York in 2013, keyed by tail number, acks=all; two consumers")
-    readers = [Reader(cluster.bootstrap, range(first, PARTITIONS, 2)) for first in (0, 1)]
-    for reader in readers:
-        reader.start()
-    writer = Writer(cluster.bootstrap, rows)
-    victim = before[0]["leader"]
-    writer.start()
-    while writer.sent < rows // 2 and writer.is_alive():
-        progress(writer, readers, rows)
-    pid, acknowledged = cluster.pid(victim), writer.ledger.count
-    say(f"   kill -9: broker {victim}, leader of {TOPIC}-0 (pid {pid}), after {acknowledged:,} acknowledged records")
-    cluster.kill_broker(victim)
-    killed = time.monotonic()
-    after = wait_until_led_elsewhere(cluster, victim, lambda: progress(writer, readers, rows))
-    say(f"   every partition has another leader {time.monotonic() - killed:.2f} s later")
-    show_states("   as it stands in ZooKeeper", after)
-    while writer.is_alive():
-        progress(writer, readers, rows)
-    gap = writer.longest_gap
-    say(f"   all sent: {writer.ledger.count:,} acknowledged, longest gap between two acknowledgements {gap:.2f} s")
-
-    say("4. Did the consumers get every acknowledged record?")
-    deadline = time.monotonic() + READ_TIMEOUT
-    while sum(reader.ledger.count for reader in readers) < writer.ledger.count and time.monotonic() < deadline:
-        progress(writer, readers, rows)
-    for reader in readers:
-        reader.finish()
-    return judge(writer, readers, rows)
+    say(f"3. {rows:,} flights that left New York in 2013, keyed by tail number, acks=all")
+    scene = Scene(cluster, rows)
+    try:
+        scene.read_in_a_group()
+        scene.kill_a_reader()
+        scene.kill_the_coordinator()
+        scene.read_to_the_end()
+    finally:
+        for reader in scene.readers:
+            reader.finish()
+    return judge(scene)
 
 
-def judge(writer: Writer, readers: list[Reader], rows: int) -> bool:
+class Scene:
+    """What goes on: a writer, and readers that share the topic as one group."""
+
+    def __init__(self, cluster: Any, rows: int) -> None:
+        self.cluster = cluster
+        self.rows = rows
+        self.writer = Writer(cluster.bootstrap, rows, SECONDS)
+        self.readers: list[Reader] = []
+        self.dead: list[Reader] = []
+        self.committed: dict[int, int] = {}
+        """What the dead reader's group had committed, at least, when it died."""
+        self._told = 0.0
+
+    def read_in_a_group(self) -> None:
+        """Two readers, then a third."""
+        self.join("ann", "bob")
+        self.writer.start()
+        self.until_sent(1 / 5)
+        say("   a third reader joins the group")
+        self.join("cy")
+        group = self.wait_shared()
+        say(f"   the group shares the partitions anew; `kafkalite groups --describe --group {GROUP}`:")
+        demo_group.show(group)
+
+    def kill_a_reader(self) -> None:
+        """One dies without a word."""
+        self.until_sent(2 / 5)
+        group = demo_group.wait_until(self.cluster, "the group's offsets", lambda _: True, self.progress)
+        self.committed = {tp.partition: offset for tp, offset in group.committed.items()}
+        victim = self.readers.pop(0)
+        say(f"   kill -9: reader {victim.name} (pid {victim.pid}), after it read {victim.ledger.count:,} records")
+        victim.kill()
+        self.dead.append(victim)
+        killed = time.monotonic()
+        group = self.wait_shared()
+        say(f"   missed after {SESSION_TIMEOUT_MS / 1000:g} s, its partitions are read by the others after", end=" ")
+        say(f"{time.monotonic() - killed:.2f} s")
+        demo_group.show(group)
+
+    def kill_the_coordinator(self) -> None:
+        """The broker dies that leads some of the partitions, and the group."""
+        self.until_sent(3 / 5)
+        group = self.wait_shared()
+        victim = group.coordinator[0] if group.coordinator else self.cluster.broker_ids[0]
+        members = sorted(member.consumer_id for member in group.members)
+        led = [p for p, state in partition_states(self.cluster.zookeeper).items() if state["leader"] == victim]
+        pid, acknowledged = self.cluster.pid(victim), self.writer.ledger.count
+        what = f"leader of {', '.join(f'{TOPIC}-{partition}' for partition in led)} and coordinator of the group"
+        say(f"   kill -9: broker {victim}, {what} (pid {pid}), after {acknowledged:,} acknowledged records")
+        self.cluster.kill_broker(victim)
+        killed = time.monotonic()
+        after = wait_until_led_elsewhere(self.cluster, victim, self.progress)
+        say(f"   every partition has another leader {time.monotonic() - killed:.2f} s later")
+        show_states("   as it stands in ZooKeeper", after)
+        group = self.wait_shared()
+        same = "the same" if sorted(member.consumer_id for member in group.members) == members else "NOT the same"
+        where = group.coordinator[0] if group.coordinator else "none"
+        say(f"   the group's coordinator is broker {where} now, its members are {same} as before")
+
+    def read_to_the_end(self) -> None:
+        """Until all is sent, and the group has no lag."""
+        while self.writer.is_alive():
+            self.progress()
+        gap = self.writer.longest_gap
+        acknowledged = self.writer.ledger.count
+        say(f"   all sent: {acknowledged:,} acknowledged, longest gap between two acknowledgements {gap:.2f} s")
+        demo_group.show(demo_group.wait_until(self.cluster, "no lag", demo_group.all_read, self.progress, READ_TIMEOUT))
+
+    def join(self, *names: str) -> None:
+        """More readers."""
+        for name in names:
+            reader = Reader(self.cluster.bootstrap, name)
+            reader.start()
+            self.readers.append(reader)
+
+    def wait_shared(self) -> Group:
+        """The group once its living members share all partitions."""
+        names = [reader.name for reader in self.readers]
+        fits = demo_group.shared_by(names)
+        return demo_group.wait_until(self.cluster, f"{', '.join(names)} share the topic", fits, self.progress)
+
+    def until_sent(self, part: float) -> None:
+        """Wait until this part of the flights is sent."""
+        while self.writer.sent < self.rows * part and self.writer.is_alive():
+            self.progress()
+
+    def progress(self) -> None:
+        """A line of progress now and then; otherwise a short pause."""
+        time.sleep(0.02)
+        now = time.monotonic()
+        if now - self._told >= PROGRESS_EVERY:
+            self._told = now
+            read = sum(reader.ledger.count for reader in [*self.readers, *self.dead])
+            writer = self.writer
+            say(
+                f"   sent {writer.sent:>7,} of {self.rows:,}   acknowledged {writer.ledger.count:>7,}   read {read:>7,}"
+            )
+
+
+def judge(scene: Scene) -> bool:
     """Hold the ledgers against each other, print what came out."""
-    read = Ledger()
+    say("4. Did the group get every acknowledged record?")
+    readers, acknowledged = [*scene.readers, *scene.dead], scene.writer.ledger
+    read, missing, wrong = Ledger(), 0, 0
+    times: Counter[tuple[int, int]] = Counter()
     for reader in readers:
         for partition, records in reader.ledger.partitions.items():
             read.partitions[partition].update(records)
-            read.count += len(records)
-    acknowledged = writer.ledger
-    missing = sum(
-        1
-        for p, records in acknowledged.partitions.items()
-        for offset, crc in records.items()
-        if read.partitions[p].get(offset) != crc
-    )
+            times.update((partition, offset) for offset in records)
+            wrong += sum(acknowledged.partitions[partition].get(offset) != crc for offset, crc in records.items())
+    read.count = len(times)
+    for partition, records in acknowledged.partitions.items():
+        missing += sum(offset not in read.partitions[partition] for offset in records)
     print_table(
         ["   partition", "acknowledged", "read", "first offset", "last offset"],
         [
@@ -116,16 +210,24 @@ def judge(writer: Writer, readers: list[Reader], rows: int) -> bool:
             for partition, records in sorted(acknowledged.partitions.items())
         ],
     )
+    again = [place for place, count in times.items() if count > 1]
+    unexplained = sum(
+        offset < scene.committed.get(partition, 0)
+        or not any(offset in reader.ledger.partitions[partition] for reader in scene.dead)
+        for partition, offset in again
+    )
     disorder = sum(reader.disorder for reader in readers)
-    say(f"   acknowledged {acknowledged.count:,} of {rows:,}, checksum {acknowledged.checksum():08x}")
+    say(f"   acknowledged {acknowledged.count:,} of {scene.rows:,}, checksum {acknowledged.checksum():08x}")
     say(f"   read         {read.count:,}, checksum {read.checksum():08x}")
-    good = not writer.failed and acknowledged.count == rows == read.count and acknowledged.checksum() == read.checksum()
-    good = good and missing == 0 and disorder == 0
+    say(f"   read twice   {len(again):,}: what the dead reader had read and not committed")
+    failed = scene.writer.failed
+    good = not failed and acknowledged.count == scene.rows == read.count
+    good = good and acknowledged.checksum() == read.checksum() and not (missing or wrong or disorder or unexplained)
     if good:
-        say("   every acknowledged record was read, once, unchanged and in order: nothing was lost")
+        say("   every acknowledged record was read, unchanged and in order, and none twice that was committed")
     else:
-        errors = f"{len(writer.failed)} errors {writer.failed[:3]}"
-        say(f"   FAILED: {missing} acknowledged records missing or changed, {disorder} out of order, {errors}")
+        found = f"{missing} missing, {wrong} changed, {disorder} out of order, {unexplained} read twice for no reason"
+        say(f"   FAILED: {found}, {len(failed)} errors {failed[:3]}")
     return good
 
 
@@ -176,20 +278,6 @@ def show_states(title: str, states: dict[int, dict[str, Any]]) -> None:
     print_table(["   partition", "leader", "leader epoch", "ISR", "controller epoch"], rows)
 
 
-_last_progress = 0.0
-
-
-def progress(writer: Writer, readers: list[Reader], rows: int) -> None:
-    """A line of progress now and then; otherwise a short pause."""
-    global _last_progress  # noqa: PLW0603 - one clock for all the places that wait
-    time.sleep(0.02)
-    now = time.monotonic()
-    if now - _last_progress >= PROGRESS_EVERY:
-        _last_progress = now
-        read = sum(reader.ledger.count for reader in readers)
-        say(f"   sent {writer.sent:>7,} of {rows:,}   acknowledged {writer.ledger.count:>7,}   read {read:>7,}")
-
-
-def say(text: str) -> None:
+def say(text: str, end: str = "\n") -> None:
     """Print and flush: somebody is watching."""
-    print(text, flush=True)
+    print(text, end=end, flush=True)

@@ -1,6 +1,7 @@
 """The flights of the demo: where they come from, who sends them, who reads them, and what each notes. Reactor shell.
 
-Answers to: nothing in Kafka. Threads around the client library; each keeps a ledger of what went through its hands.
+Answers to: nothing in Kafka. A thread that writes, processes that read; of each there is a ledger of what went through
+its hands.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import csv
 import gzip
 import importlib.util
 import io
+import subprocess
+import sys
 import threading
 import time
 import zipfile
@@ -18,9 +21,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from kafkalite.cli.flight_reader import ENTRY
 from kafkalite.common.errors import StartupError
 
 TOPIC = "flights"
+GROUP = "flight-readers"
 PARTITIONS = 6
 READ_TIMEOUT = 60.0
 """Seconds that records may take to be acknowledged, and to be read."""
@@ -37,7 +42,11 @@ class Ledger:
 
     def add(self, partition: int, offset: int, key: bytes, value: bytes) -> None:
         """One record."""
-        self.partitions[partition][offset] = zlib.crc32(value, zlib.crc32(key))
+        self.note(partition, offset, zlib.crc32(value, zlib.crc32(key)))
+
+    def note(self, partition: int, offset: int, checksum: int) -> None:
+        """One record whose checksum is known; ``count`` counts it again where it comes again."""
+        self.partitions[partition][offset] = checksum
         self.count += 1
 
     def checksum(self) -> int:
@@ -50,9 +59,9 @@ class Ledger:
 
 
 class Writer(threading.Thread):
-    """Sends the flights and keeps a ledger of what was acknowledged."""
+    """Sends the flights, over at least so many seconds, and keeps a ledger of what was acknowledged."""
 
-    def __init__(self, bootstrap: str, rows: int) -> None:
+    def __init__(self, bootstrap: str, rows: int, seconds: float) -> None:
         super().__init__(name="writer", daemon=True)
         self.ledger = Ledger()
         self.sent = 0
@@ -60,6 +69,7 @@ class Writer(threading.Thread):
         self.longest_gap = 0.0
         self._servers = bootstrap
         self._rows = rows
+        self._pace = seconds / max(rows, 1)
         self._last_ack: float | None = None
 
     def run(self) -> None:
@@ -75,7 +85,10 @@ class Writer(threading.Thread):
                 "log_level": 0,
             }
         )
+        started = time.monotonic()
         for key, value in flights(self._rows):
+            while (early := self.sent * self._pace - (time.monotonic() - started)) > 0:
+                producer.poll(min(early, 0.05))
             while True:
                 try:
                     producer.produce(TOPIC, value, key, on_delivery=self._acknowledged)
@@ -101,39 +114,43 @@ class Writer(threading.Thread):
 
 
 class Reader(threading.Thread):
-    """Reads some partitions, assigned by hand, and keeps a ledger of what came."""
+    """A member of the readers' group: a process (``flight_reader``), and the ledger of what it says that it read."""
 
-    def __init__(self, bootstrap: str, partitions: range) -> None:
-        super().__init__(name=f"reader-{partitions.start}", daemon=True)
+    def __init__(self, bootstrap: str, name: str) -> None:
+        super().__init__(name=name, daemon=True)
         self.ledger = Ledger()
         self.disorder = 0
-        self._servers = bootstrap
-        self._partitions = partitions
-        self._done = threading.Event()
+        command = [sys.executable, "-m", "kafkalite.cli.flight_reader", bootstrap, GROUP, TOPIC, name]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
 
     def run(self) -> None:
-        """Read until told to stop."""
-        from confluent_kafka import Consumer, TopicPartition
+        """Keep the ledger until the process ends."""
+        assert self._process.stdout is not None
+        last = dict.fromkeys(range(PARTITIONS), -1)
+        while entry := self._process.stdout.read(ENTRY.size):
+            if len(entry) < ENTRY.size:
+                break  # it was killed in the middle of a word
+            partition, offset, checksum = ENTRY.unpack(entry)
+            self.disorder += offset <= last[partition]
+            last[partition] = offset
+            self.ledger.note(partition, offset, checksum)
 
-        consumer = Consumer(
-            {"bootstrap.servers": self._servers, "group.id": "demo", "enable.auto.commit": False, "log_level": 0}
-        )
-        consumer.assign([TopicPartition(TOPIC, partition, 0) for partition in self._partitions])
-        last = dict.fromkeys(self._partitions, -1)
-        while not self._done.is_set():
-            for record in consumer.consume(1000, timeout=0.2):
-                if record.error() is not None:
-                    continue
-                partition, offset = record.partition(), record.offset()
-                self.disorder += offset <= last[partition]
-                last[partition] = offset
-                self.ledger.add(partition, offset, record.key() or b"", record.value())
-        consumer.close()
+    def kill(self) -> None:
+        """``kill -9``; returns once all that it said is in the ledger."""
+        self._process.kill()
+        self.join()
+        self._process.wait()
 
     def finish(self) -> None:
-        """Stop and wait."""
-        self._done.set()
-        self.join()
+        """End in order: it commits and leaves the group."""
+        self._process.terminate()
+        self.join(READ_TIMEOUT)
+        self.kill()
 
 
 def flights(rows: int) -> Iterator[tuple[bytes, bytes]]:

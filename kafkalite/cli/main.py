@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "dump-log": ("dump_log", "print the contents of segment and index files"),
     "zk": ("zk", "show or verify the ZooKeeper tree"),
     "perf": ("perf", "measure a producer, a consumer or the latency between them"),
-    "demo": ("demo", "a cluster, real data, a dead leader, nothing lost"),
+    "demo": ("demo", "a cluster, real data, a group; readers and brokers die, nothing is lost"),
 }
 """Command → (module in this package, one line of help)."""
 

@@ -1,0 +1,120 @@
+"""The demo's judgement, and what it takes for a group at work."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkalite.cli.demo import Scene, judge
+from kafkalite.cli.demo_group import all_read, shared_by
+from kafkalite.cli.flight_reader import ENTRY, entry
+from kafkalite.cli.flights import PARTITIONS, Ledger
+from kafkalite.cli.groups_view import Group, Member
+from kafkalite.common.types import TopicPartition
+
+ROWS = 30
+
+
+def ledger(offsets: range) -> Ledger:
+    """These offsets of every partition."""
+    made = Ledger()
+    for partition in range(PARTITIONS):
+        for offset in offsets:
+            made.add(partition, offset, b"key", b"%d" % offset)
+    return made
+
+
+def scene(*, committed: int = 3) -> Any:
+    """One reader died over offsets 0 to 3, 3 of which were committed; its successor read on from there."""
+    made = Scene.__new__(Scene)
+    made.rows = ROWS
+    made.writer = SimpleNamespace(ledger=ledger(range(ROWS // PARTITIONS)), failed=[])  # type: ignore[assignment]
+    made.dead = [SimpleNamespace(ledger=ledger(range(4)), disorder=0)]  # type: ignore[list-item]
+    made.readers = [SimpleNamespace(ledger=ledger(range(3, 5)), disorder=0)]  # type: ignore[list-item]
+    made.committed = dict.fromkeys(range(PARTITIONS), committed)
+    return made
+
+
+def test_nothing_was_lost(capsys: pytest.CaptureFixture[str]) -> None:
+    assert judge(scene())
+    said = capsys.readouterr().out
+    assert "every acknowledged record was read" in said and "read twice   6:" in said
+
+
+def lose(made: Any) -> None:
+    del made.readers[0].ledger.partitions[2][4]
+
+
+def change(made: Any) -> None:
+    made.readers[0].ledger.partitions[2][4] = 1
+
+
+def invent(made: Any) -> None:
+    made.readers[0].ledger.partitions[2][99] = 1
+
+
+def disorder(made: Any) -> None:
+    made.readers[0].disorder = 1
+
+
+def refuse(made: Any) -> None:
+    made.writer.failed.append("no")
+
+
+def repeat_what_was_committed(made: Any) -> None:
+    made.committed[2] = 4
+
+
+def repeat_what_no_dead_reader_read(made: Any) -> None:
+    made.readers.append(SimpleNamespace(ledger=ledger(range(4, 5)), disorder=0))
+
+
+@pytest.mark.parametrize(
+    "harm", [lose, change, invent, disorder, refuse, repeat_what_was_committed, repeat_what_no_dead_reader_read]
+)
+def test_what_it_finds_out(harm: Callable[[Any], None], capsys: pytest.CaptureFixture[str]) -> None:
+    made = scene()
+    harm(made)
+    assert not judge(made)
+    assert "FAILED" in capsys.readouterr().out
+
+
+def test_a_readers_word() -> None:
+    record = SimpleNamespace(partition=lambda: 5, offset=lambda: 7, key=lambda: None, value=lambda: b"v")
+    assert ENTRY.unpack(entry(record)) == (5, 7, zlib.crc32(b"v"))
+
+
+def group(state: str, *members: tuple[str, range], offsets: int = PARTITIONS, end: int = 9) -> Group:
+    everything = [TopicPartition("flights", partition) for partition in range(PARTITIONS)]
+    return Group(
+        "g",
+        state,
+        members=tuple(Member(f"{n}-1", "", n, partitions=tuple(everything[p] for p in parts)) for n, parts in members),
+        committed=dict.fromkeys(everything[:offsets], 9),
+        ends=dict.fromkeys(everything, end),
+    )
+
+
+@pytest.mark.parametrize(
+    ("seen", "shared"),
+    [
+        (group("Stable", ("a", range(3)), ("b", range(3, 6))), True),
+        (group("PreparingRebalance", ("a", range(3)), ("b", range(3, 6))), False),
+        (group("Stable", ("a", range(3)), ("b", range(3, 5))), False),
+        (group("Stable", ("a", range(6))), False),
+        (group("Stable", ("a", range(2)), ("b", range(2, 4)), ("c", range(4, 6))), False),
+    ],
+)
+def test_members_that_share_the_topic(seen: Group, shared: bool) -> None:
+    assert shared_by(["b", "a"])(seen) is shared
+
+
+@pytest.mark.parametrize(
+    ("seen", "done"), [(group("Stable"), True), (group("Stable", end=10), False), (group("Stable", offsets=5), False)]
+)
+def test_no_lag(seen: Group, done: bool) -> None:
+    assert all_read(seen) is done

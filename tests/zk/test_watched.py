@@ -102,6 +102,21 @@ def test_nobody_joins_a_read_that_an_event_has_overtaken(house: House) -> None:
     assert house.value() == "2" and house.loads == 1, "the older answer has not replaced the newer one"
 
 
+def test_what_changed_while_it_was_read_is_read_again(house: House) -> None:
+    async def load(watch: Watch) -> str:
+        found = await house.client.get(PATH, watch)
+        for _ in range(3):
+            await house.client.exists(PATH)
+        return found[0].decode()
+
+    slow = Started(house.reads.get(PATH, load))
+    house.clock.advance(0.01)
+    Started(house.hand.set(PATH, b"2"))
+    house.clock.advance(0.05)
+    assert slow.result == "1" and not house.reads.is_valid(PATH)
+    assert house.value() == "2"
+
+
 def test_failure_is_everybodys_and_is_not_kept(house: House) -> None:
     both = [house.get(), house.get()]
     house.client.lose_connection()
@@ -137,6 +152,8 @@ def test_memory_is_bounded_by_what_was_not_used_the_longest() -> None:
             house.write("v", f"{scope}/{name}")
             house.value(f"{scope}/{name}")
         house.value("/a/1/x")
+        house.clock.advance(watched.BUSY)
+    house.value("/a/1/x")
     assert len(house.reads) == 4
     assert house.reads.is_valid("/a/1/x") and house.reads.is_valid("/a/3/y") and not house.reads.is_valid("/a/2/x")
 

@@ -35,7 +35,7 @@ from kafkalite.zk.stores.offset_layout import create_container
 from kafkalite.zk.stores.offsets import AT_ONCE, OffsetStore, Standing
 from kafkalite.zk.stores.paths import read
 from kafkalite.zk.stores.transactions import TransactionStore
-from kafkalite.zk.znodes import consumers, offsets, topics, transactions
+from kafkalite.zk.znodes import admin, consumers, offsets, topics, transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.offsets import StagedOffsets
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
@@ -163,10 +163,11 @@ class OffsetStaging:
             await create_container(self._client, path.rpartition("/")[0], claim.fence())
 
     async def _existing_topics(self, names: set[str]) -> set[str]:
-        """Those that ZooKeeper has: a cache may be behind, and then an offset would be lost."""
+        """Those that ZooKeeper has and is to keep. A cache may be behind, and an offset would be lost by it."""
         listed = sorted(names)
         stats = await gather(self._client.exists(topics.topic_path(name)) for name in listed)
-        return {name for name, stat in zip(listed, stats, strict=True) if stat is not None}
+        doomed = await gather(self._client.exists(admin.delete_topic_path(name)) for name in listed)
+        return {name for name, at, wish in zip(listed, stats, doomed, strict=True) if at is not None and wish is None}
 
     async def _remove(self, paths: list[str], claim: Claim) -> None:
         results = await commit_groups(

@@ -24,6 +24,9 @@ MAX_CELLS = 50_000
 IDLE = 600.0
 """Seconds after which what nobody asked for is dropped."""
 
+BUSY = 1.0
+"""Seconds for which what was asked for stays, however much there is: a whole answer may rest on it."""
+
 _SWEEP = 60.0
 
 
@@ -151,7 +154,7 @@ class WatchedReads:
     def _sweep(self, now: float, current: str) -> None:
         self._sweep_at = now + _SWEEP
         for scope, used in list(self._used.items()):
-            if scope == current or (now - used < IDLE and self._count <= self._max_cells):
+            if scope == current or now - used < (IDLE if self._count <= self._max_cells else BUSY):
                 return
             self.forget(scope)
 

@@ -101,6 +101,38 @@ def test_one_write_makes_all_of_it_visible(txn: Transactions) -> None:
     assert txn.numbers(stable=True) == {T0: 7, U0: 7}
 
 
+def test_nobody_sees_half_of_it(txn: Transactions) -> None:
+    """It is decided, copied and removed while somebody reads, who knows one partition and must ask for the other."""
+    txn.commit(1, T0, T1)
+    txn.begin()
+    txn.stage(7, T0, T1)
+    assert txn.numbers() == {T0: 1, T1: 1}
+    txn.house.edit(2, T1)
+
+    def end(_name: str, path: str) -> None:
+        if path == "/consumers/g/offsets/t/1":
+            txn.group.client.before = None
+            txn.apply(txn.set_state(COMMIT))
+
+    txn.group.client.before = end
+    assert {tp: value.offset for tp, value in txn.group.fetch(T0, T1).items()} == {T0: 7, T1: 7}
+
+
+def test_where_transactions_go_by_too_fast_nothing_is_called_stable(txn: Transactions) -> None:
+    txn.begin()
+    txn.stage(7)
+    states = [ONGOING, COMMIT] * 50
+
+    def go_on(_name: str, path: str) -> None:
+        if path.startswith("/transactions/"):
+            run(txn.house.hand.set(path, txn.house.server.data(path)))
+            states.pop()
+
+    txn.group.client.before = go_on
+    assert txn.group.fetch(T0, stable=True) == {T0: UNSTABLE}
+    assert len(states) > 80, "and it is not asked for ever"
+
+
 def test_an_aborted_one_leaves_nothing(txn: Transactions) -> None:
     txn.commit(1)
     txn.begin()
@@ -279,11 +311,16 @@ def test_whatever_interrupts_the_copying_it_is_brought_to_its_end() -> None:
     pytest.fail("never ended")
 
 
-def test_offsets_of_a_deleted_topic_do_not_come_back(txn: Transactions) -> None:
+@pytest.mark.parametrize("half", [False, True], ids=["gone", "about to go"])
+def test_offsets_of_a_deleted_topic_do_not_come_back(txn: Transactions, half: bool) -> None:
     txn.begin()
     txn.stage(7, T0, U0)
     decision = txn.set_state(COMMIT)
-    run(txn.house.hand.delete("/brokers/topics/u"))
+    run(
+        set_or_create(txn.house.hand, "/admin/delete_topics/u", b"")
+        if half
+        else txn.house.hand.delete("/brokers/topics/u")
+    )
     txn.apply(decision)
     assert txn.numbers() == {T0: 7}
 

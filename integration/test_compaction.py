@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import psutil
@@ -13,17 +13,17 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from integration.conftest import ClusterFactory
+from integration.conftest import TEST_OVERRIDES, ClusterFactory
 from integration.harness.admin import admin
 from integration.harness.clients import ClientAdapter, fresh_topic
 from integration.harness.history import wait_in_sync
-from integration.harness.java import KAFKA_3_9, run_tool
+from integration.harness.java import KAFKA_3_9, kafka_launcher, run_tool
 from integration.harness.wait import has_ended, wait_for
 from integration.test_clients_aiokafka import AioKafka
 from integration.test_clients_confluent import Confluent
 from integration.test_clients_kafka_python import KafkaPython
 from integration.test_dump_log import assert_same_dump, files_of
-from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launcher
 from kafkalite.record.batch import iter_headers
 from kafkalite.record.records import iter_records
 
@@ -36,7 +36,8 @@ SETTINGS = {
     "file.delete.delay.ms": "1000",
 }
 QUICK = {"log.cleaner.backoff.ms": "200"}
-SLOW_BYTES = 1_000_000
+SLOW_BYTES = 7
+"""Bytes a second, for each update, at which compaction takes so long that it can be met in the middle."""
 NOISE = random.Random(7).randbytes(500_000).hex().encode()
 Row = tuple[int, bytes, "bytes | None"]
 
@@ -117,6 +118,20 @@ def stored(cluster: LocalCluster, broker_id: int, topic: str) -> list[Row]:
     return rows
 
 
+def compacted(cluster: LocalCluster, broker_id: int, topic: str) -> list[Row]:
+    """What is stored, once everything below the active segment is compacted."""
+    data = cluster.broker_dir(broker_id) / "data"
+
+    def at_rest() -> list[Row]:
+        bases = [int(path.stem) for path in folder(cluster, broker_id, topic).glob("*.log")]
+        text = (data / "cleaner-offset-checkpoint").read_text()
+        if f"{topic} 0 {max(bases)}\n" not in text:
+            raise LookupError(f"segments {sorted(bases)}, checkpoint {text!r}")
+        return stored(cluster, broker_id, topic)
+
+    return wait_for(at_rest, f"{topic} is compacted on broker {broker_id}", 60, interval=0.3)
+
+
 def table(rows: Sequence[Row]) -> dict[bytes, bytes]:
     """What the records amount to."""
     return {key: value for key, value in {key: value for _, key, value in rows}.items() if value is not None}
@@ -157,21 +172,22 @@ def in_the_middle(cluster: LocalCluster, broker_id: int, topic: str, last: int =
     return wait_for(half_done, f"broker {broker_id} compacts", 60, interval=0.002)
 
 
-def compact_all(cluster: LocalCluster, topic: str, last: int) -> None:
-    """Everything but one last record is compacted, on every replica."""
+def compact_all(cluster: LocalCluster, topic: str, last: int) -> list[Row]:
+    """Have everything but one last record compacted; returns what the leader has then."""
     configure(cluster, ConfigResource.Type.TOPIC, topic, min_cleanable_dirty_ratio="0.0", segment_ms="100")
     client = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
-    def compacted() -> bool:
+    def rolled() -> bool:
         # A record rolls the segment before it once that is old enough.
         client.produce(topic, value_of(last), key_of(last), 0)
         assert client.flush(20) == 0
-        rows = {broker_id: len(stored(cluster, broker_id, topic)) for broker_id in cluster.broker_ids}
+        rows = {broker_id: len(compacted(cluster, broker_id, topic)) for broker_id in cluster.broker_ids}
         if any(count > KEYS + 3 for count in rows.values()):
             raise LookupError(f"{rows}")
         return True
 
-    wait_for(compacted, f"{topic} is compacted", 60, interval=0.3)
+    wait_for(rolled, f"{topic} is compacted", 60, interval=0.3)
+    return compacted(cluster, leader(cluster, topic), topic)
 
 
 def read_by_java(cluster: LocalCluster, topic: str, count: int) -> list[tuple[bytes, bytes]]:
@@ -196,7 +212,7 @@ def check_clients(cluster: LocalCluster, topic: str, rows: Sequence[Row]) -> Non
     for client in clients:
         read = client.consume(cluster.bootstrap, topic, {0: 0}, len(rows))
         assert [(each.offset, each.key, each.value) for each in read] == list(rows), type(client).__name__
-    assert read_by_java(cluster, topic, len(rows)) == [(key, value) for _, key, value in rows]
+    assert read_by_java(cluster, topic, len(rows)) == [(key, value or b"null") for _, key, value in rows]
 
 
 def check_compaction(cluster: LocalCluster, count: int, disturb: Callable[[str, Updates], None]) -> str:
@@ -209,13 +225,12 @@ def check_compaction(cluster: LocalCluster, count: int, disturb: Callable[[str, 
     disturb(topic, updates)
     updates.finished()
     wait_in_sync(cluster.zookeeper, topic, 1, len(cluster.broker_ids))
-    compact_all(cluster, topic, count - 1)
+    rows = compact_all(cluster, topic, count - 1)
     expected = {key_of(number): value_of(number) for number in range(count)}
     assert len(expected) == KEYS
     for broker_id in cluster.broker_ids:
-        rows = stored(cluster, broker_id, topic)
-        assert table(rows) == expected, f"broker {broker_id}"
-    check_clients(cluster, topic, stored(cluster, leader(cluster, topic), topic))
+        assert table(compacted(cluster, broker_id, topic)) == expected, f"broker {broker_id}"
+    check_clients(cluster, topic, rows)
     return topic
 
 
@@ -248,8 +263,9 @@ def kill_in_the_middle(cluster: LocalCluster) -> Callable[[str, Updates], None]:
 @pytest.mark.kafkalite_only
 def test_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> None:
     """Line 7 in small: of many updates the last of each key, on every replica, for every client and every tool."""
-    cluster = make_cluster(2, {**QUICK, "log.cleaner.io.max.bytes.per.second": str(SLOW_BYTES)})
-    topic = check_compaction(cluster, 150_000, kill_in_the_middle(cluster))
+    count = 150_000
+    cluster = make_cluster(2, {**QUICK, "log.cleaner.io.max.bytes.per.second": str(SLOW_BYTES * count)})
+    topic = check_compaction(cluster, count, kill_in_the_middle(cluster))
     pids = [process for broker_id in cluster.broker_ids for process in compactors(cluster, broker_id)]
     assert all(process.nice() >= 10 for process in pids)
     cluster.stop()
@@ -262,11 +278,52 @@ def test_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> No
 @pytest.mark.kafkalite_only
 def test_a_million_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> None:
     """Line 7 in full."""
-    cluster = make_cluster(2, {**QUICK, "log.cleaner.io.max.bytes.per.second": str(SLOW_BYTES)})
-    check_compaction(cluster, 1_000_000, kill_in_the_middle(cluster))
+    count = 1_000_000
+    cluster = make_cluster(2, {**QUICK, "log.cleaner.io.max.bytes.per.second": str(SLOW_BYTES * count)})
+    check_compaction(cluster, count, kill_in_the_middle(cluster))
 
 
 def test_a_million_updates(make_cluster: ClusterFactory) -> None:
     """A million updates over 10,000 keys end with 10,000 values."""
     cluster = make_cluster(1, QUICK)
     check_compaction(cluster, 1_000_000, lambda _topic, _updates: None)
+
+
+@pytest.mark.kafkalite_only
+def test_kafka_takes_a_compacted_log_over_and_gives_it_back(tmp_path: Path) -> None:
+    """Real Kafka loads what was compacted here, reads the same, and compacts on; and the other way round."""
+    overrides = {**TEST_OVERRIDES, **QUICK, "log.cleaner.dedupe.buffer.size": "20000000"}
+    topic, count = fresh_topic("shared"), 2 * KEYS
+    rows: list[Row] = []
+    launchers: list[Launcher] = [kafkalite_launcher, kafka_launcher(), kafkalite_launcher]
+    for turn, launch in enumerate(launchers):
+        cluster = LocalCluster(tmp_path / "cluster", 1, overrides=overrides, launcher=launch)
+        try:
+            cluster.start()
+            if turn:
+                wait_in_sync(cluster.zookeeper, topic, 1, 1)
+                assert stored(cluster, 1, topic) == rows
+                read = Confluent().consume(cluster.bootstrap, topic, {0: 0}, len(rows))
+                assert [(each.offset, each.key, each.value) for each in read] == rows
+            else:
+                Confluent().create_topic(cluster.bootstrap, topic, 1, 1, SETTINGS)
+            if turn < 2:
+                configure(cluster, ConfigResource.Type.TOPIC, topic, segment_ms="604800000", delete_retention_ms="100")
+                updates = Updates(cluster.bootstrap, topic, count)
+                updates.start()
+                updates.finished()
+                delete(cluster, topic, range(turn * 100, turn * 100 + 100))
+                rows = compact_all(cluster, topic, count - 1)
+                assert len(table(rows)) == KEYS - 100
+            cluster.stop()
+        finally:
+            cluster.close()
+    assert_same_dump(files_of(cluster, 1, topic))
+
+
+def delete(cluster: LocalCluster, topic: str, numbers: Iterable[int]) -> None:
+    """Write tombstones for some keys."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    for number in numbers:
+        producer.produce(topic, None, key_of(number), 0)
+    assert producer.flush(20) == 0

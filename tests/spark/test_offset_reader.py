@@ -78,7 +78,7 @@ def options(**given: str) -> SourceOptions:
 
 
 def ranges(**given: str) -> list[OffsetRange]:
-    return [task.wanted for task in BatchReader(options(**given)).partitions()]  # type: ignore[attr-defined]
+    return [task.wanted for task in BatchReader(options(**given)).partitions()]
 
 
 @pytest.mark.parametrize(

@@ -134,6 +134,18 @@ class Log(CuttingLog):
 
     # -- looking up
 
+    def end_of_read(self, read: ReadInfo, upper: int) -> int:
+        """An offset, at most ``upper``, that nothing in ``read`` reaches, as near as the index knows."""
+        region = read.records
+        for segment in self.segments.from_offset(read.offset):
+            if region is not None and segment.file is region.owner:
+                end = self._guard_soft(segment.index.offset_behind, region.position + region.count)
+                if end is None:
+                    following = self.segments.following(segment)
+                    end = upper if following is None else following.base_offset
+                return min(upper, end)
+        return upper
+
     def aborted_transactions(self, start: int, upper: int) -> list[AbortedTxn]:
         """Aborted transactions that overlap ``[start, upper)``, in the order in which they ended."""
         found: list[AbortedTxn] = []

@@ -46,6 +46,11 @@ class OffsetIndex(IndexFile):
         number = self._find(0, offset - self.base_offset)
         return self.raw(number)[1] if number >= 0 else 0
 
+    def offset_behind(self, position: int) -> int | None:
+        """An offset that no batch before ``position`` reaches, as near as the index knows; ``None``: look behind it."""
+        number = self._find(1, position - 1) + 1
+        return self.entry(number)[0] if number < len(self) else None
+
     def truncate_to(self, offset: int) -> None:
         """Forget entries at or above ``offset``."""
         self.cut(self._find(0, offset - self.base_offset - 1) + 1)

@@ -170,7 +170,8 @@ class DelayedFetch(DelayedOperation):
         """The watch is dirty: complete where this gives enough bytes or an error."""
         if self.completed:
             return
-        if self.params.min_bytes > 1:
+        # What has news for some is behind an open transaction for readers of committed records.
+        if self.params.min_bytes > 1 or self.params.isolation:
             if self._reader.refresh(self) or self.size >= self.params.min_bytes:
                 self.complete()
             return

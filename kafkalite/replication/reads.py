@@ -173,7 +173,8 @@ class FetchReader:
             result.records = info.records
             result.size = info.size
             if params.isolation and follower is None and info.size:
-                result.aborted = [txn[:2] for txn in replica_log.aborted_transactions(offset, upper)]
+                end = replica_log.end_of_read(info, upper)
+                result.aborted = [txn[:2] for txn in replica_log.aborted_transactions(offset, end)]
         return result
 
     def _result(self, partition: Partition, replica_log: ReplicaLog) -> FetchResult:

@@ -10,7 +10,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.log.producer_entry import BatchMetadata, ProducerEntry
 from kafkalite.log.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkalite.log.values import AbortedTxn
-from kafkalite.record.batch import CorruptRecordError
+from kafkalite.record.batch import CorruptRecordError, iter_headers
 
 from .support import NOW, LogHouse, batch, marker
 
@@ -175,3 +175,29 @@ def test_snapshot_bytes() -> None:
     for cut in range(len(data)):
         with pytest.raises(CorruptRecordError):
             decode_snapshot(data[:cut])
+
+
+def test_a_reader_is_told_only_of_aborts_in_what_it_is_given(tmp_path: Path) -> None:
+    log = LogHouse(str(tmp_path), segment_bytes=2000, index_interval_bytes=150).create()
+    for number in range(40):
+        log.append_as_leader(batch(1, pid=1, sequence=number, transactional=True), 0, NOW)
+        log.append_as_leader(marker(1, commit=False), 0, NOW, from_client=False)
+    end = log.log_end_offset
+    log.update_high_watermark(end)
+    assert len(log.segments) > 3 and len(log.aborted_transactions(0, end)) == 40
+    offset, told = 0, 0
+    while offset < end:
+        read = log.read(offset, 500, end, True)
+        assert read.records is not None
+        reached = offset
+        for _, header in iter_headers(read.records.read(), allow_partial_tail=True):
+            reached = header.next_offset
+        bound = log.end_of_read(read, end)
+        assert reached <= bound <= reached + 12
+        aborted = {txn.first_offset for txn in log.aborted_transactions(offset, bound)}
+        # Of everything that the reader has been given it knows the fate, and of not much more.
+        assert aborted >= {first for first in range(0, end, 2) if offset <= first < reached}
+        told += len(aborted)
+        offset = reached
+    assert told < 40 * 4
+    assert log.end_of_read(log.read(end, 500, end, True), end) == end

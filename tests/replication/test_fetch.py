@@ -11,6 +11,7 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import FetchPartition
+from kafkalite.record.control import encode_marker
 from kafkalite.replication.config import RACK_AWARE_SELECTOR
 from kafkalite.replication.results import FetchParams, FetchResult
 from kafkalite.replication.watch import FetchWatch
@@ -237,3 +238,32 @@ def test_an_idle_follower_asks_for_nothing(cluster: SimCluster) -> None:
     cluster.run(5)
     assert 10 < len(cluster.network.requests) < 30
     assert all(not request.partitions for _, _, request in cluster.network.requests)
+
+
+def test_readers_of_committed_records_wait_for_markers_and_hear_what_was_aborted(cluster: SimCluster) -> None:
+    leader = cluster[1]
+
+    def append(data: memoryview, from_client: bool) -> None:
+        leader.manager.append_records(1000, -1, [(TP, data)], lambda _: None, from_client=from_client)
+        cluster.run(1)
+
+    def marker(producer_id: int, commit: bool) -> memoryview:
+        made = encode_marker(producer_id, 0, commit=commit, coordinator_epoch=1, timestamp_ms=1)
+        return memoryview(bytearray(made))
+
+    for producer_id, value in ((7, "lost"), (8, "kept")):
+        fields = {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "is_transactional": True}
+        append(batch(value, **fields), True)
+    waiting = leader.consume(max_wait_ms=60_000, isolation=1)
+    append(marker(8, True), False)
+    cluster.run(1)
+    # Committed, but behind what is open still.
+    assert waiting == [] and leader.consume(isolation=0)[0].size
+    append(marker(7, False), False)
+    cluster.run(1)
+    (answer,) = waiting
+    assert (answer.last_stable_offset, answer.high_watermark) == (4, 4)
+    assert answer.aborted == [(7, 0)]
+    (rest,) = leader.consume(offset=1, isolation=1)
+    assert rest.aborted == [(7, 0)]
+    assert leader.consume(isolation=0)[0].aborted is None

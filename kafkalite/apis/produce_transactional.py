@@ -26,6 +26,9 @@ log = logging.getLogger(__name__)
 
 _PRODUCER: Final = struct.Struct(">qh")
 _PRODUCER_AT: Final = 43
+_SEQUENCE: Final = struct.Struct(">i")
+_SEQUENCE_AT: Final = 53
+_REMEMBERED: Final = 10_000
 _TRANSACTIONAL: Final = 0x10
 _ATTRIBUTES_LOW: Final = 22
 _ATTEMPTS: Final = 5
@@ -61,12 +64,17 @@ class TransactionalProduce:
     def __init__(self, services: BrokerServices) -> None:
         self._services = services
         self._busy: dict[int, deque[_Job]] = {}
+        self._lowest: dict[tuple[TopicPartition, int], tuple[int, int]] = {}
 
     def verify(
         self, version: int, transactional_id: str, producer: ProducerIdAndEpoch, entries: Entries, then: Then
     ) -> None:
         """``entries`` of a request of ``version``; ``then`` must not raise."""
-        named = [tp for tp, records in entries if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL]
+        named: dict[TopicPartition, int] = {
+            tp: _SEQUENCE.unpack_from(records, _SEQUENCE_AT)[0]
+            for tp, records in entries
+            if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
+        }
         job = _Job(version, transactional_id, producer, named, then)
         waiting = self._busy.get(producer.producer_id)
         if waiting is not None:
@@ -91,7 +99,7 @@ class TransactionalProduce:
         del self._busy[producer_id]
 
     async def _verified(self, job: _Job) -> Refusals:
-        refused: Refusals = {}
+        refused = self._out_of_order(job)
         for _ in range(_ATTEMPTS):
             before = self._unverified(job)
             for tp in refused:
@@ -109,6 +117,26 @@ class TransactionalProduce:
             # The log has had a batch or a marker of this producer meanwhile: what was verified may be over.
         unsure = _told(ErrorCode.CONCURRENT_TRANSACTIONS, job.version)
         return {**dict.fromkeys(self._unverified(job), unsure), **refused}
+
+    def _out_of_order(self, job: _Job) -> Refusals:
+        """Batches behind one that was refused and will come again: a log that knows nothing of the producer takes any.
+
+        Kafka's ``VerificationStateEntry`` remembers the lowest sequence for the same reason.
+        """
+        refused: Refusals = {}
+        epoch = job.producer.producer_epoch
+        for tp, sequence in job.partitions.items():
+            key = tp, job.producer.producer_id
+            known = self._lowest.pop(key, None)
+            if self._entry(tp, job.producer) is not None:
+                continue
+            if known is not None and known[0] == epoch and known[1] < sequence:
+                refused[tp] = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, f"sequence {known[1]} comes first"
+                sequence = known[1]
+            if len(self._lowest) >= _REMEMBERED:
+                del self._lowest[next(iter(self._lowest))]
+            self._lowest[key] = epoch, sequence
+        return refused
 
     def _unverified(self, job: _Job) -> dict[TopicPartition, ProducerEntry | None]:
         """Partitions in whose logs the producer has no transaction open, with what those know of it."""
@@ -138,7 +166,7 @@ class TransactionalProduce:
 
 
 class _Job:
-    """One request's partitions."""
+    """One request's partitions, with the sequence number that each begins with."""
 
     __slots__ = ("partitions", "producer", "then", "transactional_id", "version")
 
@@ -147,7 +175,7 @@ class _Job:
         version: int,
         transactional_id: str,
         producer: ProducerIdAndEpoch,
-        partitions: list[TopicPartition],
+        partitions: dict[TopicPartition, int],
         then: Then,
     ) -> None:
         self.version = version

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from kafkalite.apis import produce_transactional
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
@@ -239,6 +240,43 @@ def test_requests_behind_one_that_waits_keep_their_order() -> None:
     # and the way is free again
     house.send((T0, batch(sequence=2)))
     assert len(house.appended) == 5
+
+
+def test_batches_behind_one_that_comes_again_wait_for_it() -> None:
+    house = House()
+    house.verifier.errors = {T0: E.CONCURRENT_TRANSACTIONS}
+    house.send((T0, batch(sequence=0)))
+    assert house.answer()[T0].error == E.NOT_ENOUGH_REPLICAS
+    house.verifier.errors = {}
+    # Already on its way behind it; the log, which knows nothing of the producer, would take it.
+    house.send((T0, batch(sequence=1)), (T1, batch(sequence=0)))
+    answers = house.answer()
+    assert (answers[T0].error, answers[T1].error) == (E.OUT_OF_ORDER_SEQUENCE_NUMBER, E.NONE)
+    house.send((T0, batch(sequence=0)))
+    assert house.answer()[T0].error == E.NONE
+    house.opened(T0)
+    house.send((T0, batch(sequence=1)))
+    assert house.answer()[T0].error == E.NONE
+
+
+@pytest.mark.parametrize("successor", [ProducerIdAndEpoch(1000, 8), ProducerIdAndEpoch(1001, 7)])
+def test_sequences_of_others_say_nothing(successor: ProducerIdAndEpoch) -> None:
+    house = House()
+    house.verifier.errors = {T0: E.CONCURRENT_TRANSACTIONS}
+    house.send((T0, batch(sequence=0)))
+    house.verifier.errors = {}
+    house.answer()
+    house.send((T0, batch(successor, sequence=5)))
+    assert house.answer()[T0].error == E.NONE
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(produce_transactional, "_REMEMBERED", 3)
+    house = House()
+    for number in range(9):
+        house.send((T0, batch(ProducerIdAndEpoch(number, 0))))
+    transactional: Any = house.broker.dispatcher.produce._transactional
+    assert [producer for _, producer in transactional._lowest] == [6, 7, 8]
 
 
 def test_a_marker_that_comes_between_makes_it_verify_again() -> None:

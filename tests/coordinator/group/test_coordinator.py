@@ -269,9 +269,11 @@ def test_the_watch_ends_with_the_claim(caplog: pytest.LogCaptureFixture) -> None
     broker = house.preferred()
     house.stable("a")
     run(broker.groups.stop())
+    requests = broker.client.requests
     with caplog.at_level(logging.WARNING):
         house.old_consumer()
     assert caplog.text == ""
+    assert broker.client.requests == requests
 
 
 # How long groups last
@@ -354,6 +356,25 @@ def test_a_place_that_never_became_a_group_goes() -> None:
     house.preferred().join("a", require_known_member_id=True)
     house.clock.advance(700.0)
     assert house.server.paths("/consumers/g") == []
+
+
+def test_a_group_that_somebody_joins_while_it_is_looked_at_stays() -> None:
+    house = expiring()
+    broker = house.preferred()
+    broker.join("a", require_known_member_id=True)
+    joins: list[Started] = []
+
+    def join(name: str, path: str) -> None:
+        # Its members were looked at by then; now it is whether there are offsets.
+        if name == "get_children" and path.endswith("/offsets") and house.clock.monotonic() > 599 and not joins:
+            joins.append(broker.join("b", require_known_member_id=True))
+
+    broker.client.before = join
+    house.clock.advance(601.0)
+    member_id = joins[0].result.member_id
+    join_again = broker.join("b", member_id)
+    house.clock.advance(3.0)
+    assert join_again.result.error is NONE
 
 
 def test_looking_goes_on_after_a_failure() -> None:

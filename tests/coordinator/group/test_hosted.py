@@ -35,6 +35,17 @@ def test_heartbeats_ask_no_zookeeper_and_arm_no_timer() -> None:
     assert armed == []
 
 
+def test_requests_that_bring_no_earlier_deadline_leave_the_timer_alone() -> None:
+    house = House()
+    broker = house.preferred()
+    ids = house.stable("a", "b")
+    armed = counted(house.clock)
+    for _ in range(100):
+        house.clock.advance(0.01)
+        assert broker.sync(ids["b"], 1).result.error is ErrorCode.NONE
+    assert armed == []
+
+
 def test_one_timer_finds_the_member_that_is_silent() -> None:
     house = House()
     broker = house.preferred()

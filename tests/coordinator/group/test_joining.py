@@ -388,6 +388,22 @@ def test_a_rebalance_overtakes_the_store_of_a_static_member() -> None:
     assert room.state() is GroupState.COMPLETING_REBALANCE
 
 
+def test_a_static_member_that_was_overtaken_waits_with_the_others() -> None:
+    room = Room()
+    room.stable("a")
+    room.join("s", instance_id="s")
+    room.join("a", "a-1")
+    room.assign()
+    room.durable = False
+    back = room.join("s", instance_id="s")
+    room.join("b")
+    room.write()
+    # The generation that it would be told of is over.
+    assert back not in room.answers
+    leader = room.join("a", "a-1")
+    assert room.joined(back).generation == room.joined(leader).generation == 3
+
+
 def test_static_members_that_do_not_join_stay_until_their_sessions_end() -> None:
     room = Room()
     room.stable("a")

@@ -47,6 +47,16 @@ def test_members_carry_on_with_the_next_coordinator() -> None:
     assert after.joined(after.join("a", "a-1")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_who_died_with_the_coordinator_is_found_out_by_the_next() -> None:
+    room = Room()
+    room.stable("a", "b")
+    after = successor(room)
+    after.advance(9.9)
+    assert after.heartbeat("a-1") is ErrorCode.NONE
+    after.advance(0.2)
+    assert after.group.members.ids == {"a-1"}
+
+
 def test_the_leader_is_the_one_that_was_kept() -> None:
     room = Room()
     room.stable("a", "b", rebalance_timeout_ms=7_000)

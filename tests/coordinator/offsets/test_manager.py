@@ -126,6 +126,21 @@ def test_lost_connection_makes_everything_invalid(house: House) -> None:
     assert house.first.number() == 6
 
 
+def test_a_server_that_lags_behind_is_not_believed(house: House) -> None:
+    """A new session may be with another server of the ensemble, which has not heard of the last write yet."""
+    house.edit(5)
+    node = house.server.tree.node("/consumers/g/offsets/t/0")
+    before = node.mzxid
+    house.edit(6)
+    assert house.first.number() == 6
+    house.first.client.expire_session()
+    now, node.data, node.mzxid = node.mzxid, b"5", before
+    assert house.first.number() == 6
+    node.data, node.mzxid = b"6", now
+    house.edit(3)
+    assert house.first.number() == 3
+
+
 def test_nonsense_in_a_number_is_an_error_until_it_is_mended(house: House) -> None:
     house.edit("x")
     assert house.first.fetch(T0) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}

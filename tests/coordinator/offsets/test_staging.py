@@ -161,6 +161,7 @@ def test_what_is_written_after_the_decision_stays(txn: Transactions, applied: bo
 
 
 def test_an_edit_while_offsets_are_copied_stays(txn: Transactions) -> None:
+    txn.commit(1)
     txn.begin()
     txn.stage(7)
     decision = txn.set_state(COMMIT)

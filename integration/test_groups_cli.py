@@ -171,11 +171,12 @@ def test_resets(place: Place, tmp_path: Path) -> None:
     assert command("consume", *where, "--from-beginning", "--timeout-ms", 300).lines == []
 
 
+@pytest.mark.kafkalite_only  # real Kafka keeps modern groups' offsets elsewhere
 def test_groups_of_zookeeper_consumers(place: Place) -> None:
     """Their members, owners and lag are shown like everybody's; while one lives nothing is changed."""
     with place.old_member() as member:
         for _ in range(RECORDS * PARTITIONS):
-            assert member.poll(10) is not None
+            assert member.poll(30) is not None
         member.commit()
         here = ("--zookeeper", place.cluster.zookeeper)
         for lines in (

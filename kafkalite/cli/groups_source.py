@@ -135,6 +135,8 @@ class GroupSource:
         if with_offsets or (state == DEAD and not old):
             found = self._ask(lambda admin: admin.list_group_offsets({name: None})[name])
             committed = {TopicPartition(*tp): entry.offset for tp, entry in found.items() if entry.offset >= 0}
+        if self._old is not None and not members:
+            committed = {**self._old.offsets(name), **committed}  # what real Kafka knows nothing of
         if state == DEAD and (committed or old):
             state = EMPTY
         if old and not members:

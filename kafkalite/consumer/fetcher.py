@@ -23,6 +23,7 @@ POLL_MS = 100
 """How long one poll waits; a new plan is noticed as soon."""
 RETRY_SECONDS = 0.2
 REQUEST_TIMEOUT_MS = 10_000
+RESET_TIMEOUT_MS = 3_000
 
 
 class _Plan:
@@ -78,6 +79,7 @@ class Fetcher:
                     self._fetch(plan)
                 except (KafkaError, OSError) as error:
                     log.warning("fetching failed, and is tried again: %s: %s", type(error).__name__, error)
+                    self._drop_client()  # what it knows of the cluster may be old
                     self._rest(plan)
         except Exception as error:
             log.exception("the fetcher failed")
@@ -127,11 +129,15 @@ class Fetcher:
     def _reset(self, plan: _Plan, client: Any, partitions: Sequence[TopicPartition]) -> None:
         """``auto.offset.reset``."""
         from kafka import TopicPartition as LibraryPartition
+        from kafka.errors import LeaderNotAvailableError
 
         if not partitions:
             return
         ask = client.beginning_offsets if self._config.auto_offset_reset == SMALLEST else client.end_offsets
-        found = ask([LibraryPartition(*tp) for tp in partitions], timeout_ms=REQUEST_TIMEOUT_MS)
+        try:
+            found = ask([LibraryPartition(*tp) for tp in partitions], timeout_ms=RESET_TIMEOUT_MS)
+        except KeyError as error:  # as the library has it where its broker does not know a partition yet
+            raise LeaderNotAvailableError(f"{error} is not known yet") from None
         for tp in partitions:
             offset = found[LibraryPartition(*tp)]
             log.info("%s: reset to the %s offset, %d", tp, self._config.auto_offset_reset, offset)

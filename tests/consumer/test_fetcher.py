@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -27,6 +28,8 @@ class Library:
     made: list[Library] = []
     script: list[Turn] = []
     played: threading.Event = threading.Event()
+    sought: queue.SimpleQueue[int] = queue.SimpleQueue()
+    unknown = 0
 
     def __init__(self, **settings: Any) -> None:
         self.settings = settings
@@ -40,9 +43,13 @@ class Library:
     def seek(self, partition: Any, offset: int) -> None:
         assert partition == L0
         self.position = offset
+        Library.sought.put(offset)
 
     def beginning_offsets(self, partitions: list[Any], timeout_ms: int) -> dict[Any, int]:
         assert timeout_ms > 0
+        if Library.unknown:
+            Library.unknown -= 1
+            raise KeyError(L0)
         return dict.fromkeys(partitions, 3)
 
     def end_offsets(self, partitions: list[Any], timeout_ms: int) -> dict[Any, int]:
@@ -88,7 +95,7 @@ def fail(error: Exception) -> Turn:
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Library]]:
     monkeypatch.setattr(kafka, "KafkaConsumer", Library)
-    Library.made, Library.script, Library.played = [], [], threading.Event()
+    Library.made, Library.script, Library.played, Library.sought = [], [], threading.Event(), queue.SimpleQueue()
     yield Library
 
 
@@ -128,6 +135,13 @@ def test_offsets(turns: list[Turn], start: int | None, reset: str, offsets: list
     assert fetched(turns, start, reset) == (offsets, {T0: read})
 
 
+def test_a_partition_that_its_broker_does_not_know_yet(library: type[Library]) -> None:
+    """It is asked again, of a client that learns of the cluster anew."""
+    library.unknown = 2
+    assert fetched([give()], None) == ([3], {T0: 4})
+    assert len(library.made) == 3
+
+
 def test_the_library_is_used_without_a_group(library: type[Library]) -> None:
     fetched([], 0)
     [made] = library.made
@@ -139,11 +153,10 @@ def test_brokers_that_are_all_gone(library: type[Library]) -> None:
     """Another client is made where none of the brokers is there that the last one was told of."""
     stream = Stream(100)
     fetcher = Fetcher(stream, ConsumerConfig("zk", "g"))
-    for brokers in (["h:1", "h:2"], ["h:2", "h:3"], ["h:4"]):
-        library.played.clear()
+    for number, brokers in enumerate((["h:1", "h:2"], ["h:2", "h:3"], ["h:4"])):
         fetcher.meet(brokers)
-        fetcher.fetch(*stream.begin({T0: 0}))
-        assert library.played.wait(10)
+        fetcher.fetch(*stream.begin({T0: number}))
+        assert library.sought.get(timeout=10) == number
     fetcher.close()
     assert [made.settings["bootstrap_servers"] for made in library.made] == [["h:1", "h:2"], ["h:4"]]
 

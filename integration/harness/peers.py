@@ -19,10 +19,11 @@ ATTEMPT_TIMEOUT = 150.0
 
 @dataclass(frozen=True)
 class Peer:
-    """One release: ``coordinates`` are ``group:artifact:version``."""
+    """One release: ``coordinates`` are ``group:artifact:version``, with all that they need unless ``alone``."""
 
     name: str
     coordinates: tuple[str, ...]
+    alone: bool = False
 
 
 KAFKA_3_9 = Peer(
@@ -31,6 +32,17 @@ KAFKA_3_9 = Peer(
 )
 KAFKA_2_8 = Peer("kafka-2.8.2", ("org.apache.kafka:kafka_2.13:2.8.2", "org.slf4j:slf4j-reload4j:1.7.36"))
 KAFKA_0_10 = Peer("kafka-0.10.2.2", ("org.apache.kafka:kafka_2.12:0.10.2.2",))
+SPARK_KAFKA = Peer(
+    "spark-kafka-4.2.0",
+    (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.apache.kafka:kafka-clients:3.9.1",
+        "org.apache.commons:commons-pool2:2.12.1",
+    ),
+    alone=True,
+)
+"""Spark's own source. Not every version of what it names is there, and Spark has the rest."""
 KAFKA_0_8 = Peer("kafka-0.8.2.2", ("org.apache.kafka:kafka_2.11:0.8.2.2",))
 
 
@@ -102,9 +114,11 @@ def libs(peer: Peer) -> Path:
 
 
 def _pom(peer: Peer) -> str:
+    nothing = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    exclusions = f"<exclusions>{nothing}</exclusions>" if peer.alone else ""
     dependencies = "".join(
-        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version></dependency>".format(
-            *text.split(":")
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>".format(
+            *text.split(":"), exclusions
         )
         for text in peer.coordinates
     )

@@ -1,0 +1,323 @@
+"""Spark's own Kafka source and ours: the same rows, schema, offsets and failures. Every test runs with each.
+
+``KAFKALITE_TEST_BROKER=kafka`` runs both against Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from integration.harness.raw import RawClient
+from integration.harness.records import CODECS, FIRST_TIMESTAMP, Item, make_items
+from integration.spark.topics import Row, new_topic, produce, rows_of
+from kafkalite.embedded.cluster import LocalCluster
+
+Load = Callable[..., DataFrame]
+COUNT = 600
+PARTITIONS = 3
+
+
+@pytest.fixture(params=["kafka", "kafkalite"])
+def source(request: pytest.FixtureRequest) -> str:
+    """The format's name."""
+    return str(request.param)
+
+
+@pytest.fixture
+def load(spark: SparkSession, shared_cluster: LocalCluster, source: str) -> Load:
+    """``load(subscribe="t", kafka_isolation_level="read_committed", …)``: a batch query."""
+
+    def make(**options: str) -> DataFrame:
+        return with_options(spark.read.format(source), shared_cluster, options).load()
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def items() -> list[Item]:
+    """What the module's topic holds, a codec each."""
+    return make_items(5, COUNT, PARTITIONS)
+
+
+@pytest.fixture(scope="module")
+def topic(shared_cluster: LocalCluster, items: list[Item]) -> str:
+    """Three partitions with ``items``."""
+    topic = new_topic(shared_cluster, "compatible", PARTITIONS)
+    step = COUNT // len(CODECS)
+    for number, codec in enumerate(CODECS):
+        produce(shared_cluster, topic, items[number * step : (number + 1) * step], codec)
+    return topic
+
+
+def with_options(reader: Any, cluster: LocalCluster, options: dict[str, str]) -> Any:
+    """A reader with ``options``, an underscore for a dot in ``kafka.*``."""
+    reader = reader.option("kafka.bootstrap.servers", cluster.bootstrap)
+    for name, value in options.items():
+        reader = reader.option(name.replace("_", ".") if name.startswith("kafka_") else name, value)
+    return reader
+
+
+def rows(frame: DataFrame) -> list[Row]:
+    """What a query brings, by partition and offset."""
+    found: list[Row] = []
+    # Microseconds: Python's own times would be those of this machine's time zone.
+    for row in frame.withColumn("timestamp", (frame.timestamp.cast("double") * 1000).cast("long")).collect():
+        pairs = row["headers"] if "headers" in frame.columns else None
+        headers = None if pairs is None else tuple((pair["key"], plain(pair["value"])) for pair in pairs)
+        found.append((plain(row["key"]), plain(row["value"]), *row[2:7], headers))
+    return sorted(found, key=lambda row: row[3:5])
+
+
+def plain(value: bytearray | bytes | None) -> bytes | None:
+    """What Spark hands out as bytes."""
+    return None if value is None else bytes(value)
+
+
+def expected(topic: str, items: list[Item], keep: Callable[[Row], bool]) -> list[Row]:
+    """Rows of the module's topic, without headers, that are to be there."""
+    return [(*row[:7], None) for row in rows_of(topic, items) if keep(row)]
+
+
+def failure(action: Callable[[], object]) -> str:
+    """What a query says that has to fail."""
+    with pytest.raises(Exception) as caught:
+        action()
+    return str(caught.value)
+
+
+def test_schema(load: Load, topic: str) -> None:
+    plain = (
+        "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
+    )
+    assert load(subscribe=topic).schema == StructType.fromDDL(plain)
+    with_headers = StructType.fromDDL(f"{plain}, headers array<struct<key: string, value: binary>>")
+    assert load(subscribe=topic, includeHeaders="true").schema == with_headers
+
+
+def test_every_row_of_every_codec(load: Load, topic: str, items: list[Item]) -> None:
+    assert rows(load(subscribe=topic, includeHeaders="true")) == rows_of(topic, items)
+
+
+def test_the_same_as_one_statement(load: Load, topic: str, items: list[Item]) -> None:
+    """What Spark itself computes of the columns, filters and limits among it."""
+    frame = load(subscribePattern=topic[:-2] + ".*")
+    assert frame.where("partition = 1 and offset >= 10").count() == len(
+        [row for row in rows_of(topic, items) if row[3] == 1 and row[4] >= 10]
+    )
+    assert len(frame.limit(7).collect()) == 7
+
+
+def test_offsets_of_each_partition(load: Load, topic: str, items: list[Item]) -> None:
+    starts = {topic: {"0": 10, "1": -2, "2": 50}}
+    ends = {topic: {"0": 20, "1": 5, "2": -1}}
+    frame = load(subscribe=topic, startingOffsets=json.dumps(starts), endingOffsets=json.dumps(ends))
+    wanted = {0: (10, 20), 1: (0, 5), 2: (50, COUNT)}
+    assert rows(frame) == expected(topic, items, lambda row: wanted[row[3]][0] <= row[4] < wanted[row[3]][1])
+
+
+def test_one_partition(load: Load, topic: str, items: list[Item]) -> None:
+    frame = load(assign=json.dumps({topic: [1]}), endingOffsets=json.dumps({topic: {"1": 30}}))
+    assert rows(frame) == expected(topic, items, lambda row: row[3] == 1 and row[4] < 30)
+
+
+def test_times(load: Load, topic: str, items: list[Item]) -> None:
+    first, last = FIRST_TIMESTAMP + 100, FIRST_TIMESTAMP + 400
+    between = expected(topic, items, lambda row: first <= row[5] < last)
+    frame = load(subscribe=topic, startingTimestamp=str(first), endingTimestamp=str(last))
+    assert rows(frame) == between
+    each = [json.dumps({topic: dict.fromkeys(map(str, range(PARTITIONS)), time)}) for time in (first, last)]
+    frame = load(subscribe=topic, startingOffsetsByTimestamp=each[0], endingOffsetsByTimestamp=each[1])
+    assert rows(frame) == between
+
+
+def test_a_time_after_all_records(load: Load, topic: str) -> None:
+    later = str(FIRST_TIMESTAMP + 10_000)
+    said = failure(lambda: load(subscribe=topic, startingTimestamp=later).count())
+    assert f"No offset matched from request of topic-partition {topic}-" in said
+    assert load(subscribe=topic, startingTimestamp=later, startingOffsetsByTimestampStrategy="latest").count() == 0
+
+
+def test_cut_for_tasks(load: Load, topic: str, items: list[Item]) -> None:
+    frame = load(subscribe=topic, minPartitions="8")
+    assert frame.rdd.getNumPartitions() == 9
+    assert rows(frame) == expected(topic, items, lambda _: True)
+    all_of_it = [json.dumps({topic: dict.fromkeys(map(str, range(PARTITIONS)), offset)}) for offset in (0, 150)]
+    frame = load(
+        subscribe=topic, startingOffsets=all_of_it[0], endingOffsets=all_of_it[1], maxRecordsPerPartition="100"
+    )
+    assert frame.rdd.getNumPartitions() == 2 * PARTITIONS
+
+
+def test_transactions(load: Load, shared_cluster: LocalCluster) -> None:
+    topic = new_topic(shared_cluster, "transactions")
+    one, two, three = ([Item(0, FIRST_TIMESTAMP, None, b"%d" % n, ())] * (n + 2) for n in range(3))
+    produce(shared_cluster, topic, one, transaction="commit")
+    produce(shared_cluster, topic, two, transaction="abort")
+    produce(shared_cluster, topic, three)
+    committed = load(subscribe=topic, kafka_isolation_level="read_committed")
+    assert [(row[4], row[1]) for row in rows(committed)] == [
+        (offset, b"0" if offset < 2 else b"2") for offset in (0, 1, 7, 8, 9, 10)
+    ]
+    assert [row[4] for row in rows(load(subscribe=topic))] == [0, 1, 3, 4, 5, 7, 8, 9, 10]
+
+
+def test_records_that_are_gone(load: Load, shared_cluster: LocalCluster) -> None:
+    topic = new_topic(shared_cluster, "gone")
+    produce(shared_cluster, topic, make_items(1, 20, 1))
+    (broker,) = leader(shared_cluster, topic)
+    with RawClient(broker) as client:
+        assert client.delete_records(topic, 8)[0] == 0
+    starts = json.dumps({topic: {"0": 3}})
+    said = failure(lambda: load(subscribe=topic, startingOffsets=starts).count())
+    assert "Some data may have been lost because they are not available in Kafka any more" in said
+    assert f"Could not read records in offset [3, 20) for topic partition {topic}-0" in said
+    kept = load(subscribe=topic, startingOffsets=starts, failOnDataLoss="false")
+    assert [row[4] for row in rows(kept)] == list(range(8, 20))
+    none = load(
+        subscribe=topic, startingOffsets=starts, endingOffsets=json.dumps({topic: {"0": 7}}), failOnDataLoss="false"
+    )
+    assert rows(none) == []
+
+
+def leader(cluster: LocalCluster, topic: str) -> Iterator[str]:
+    """The address of the broker that leads the only partition."""
+    for broker in cluster.broker_ids:
+        with RawClient(cluster.address(broker)) as client:
+            if client.leads(topic, broker):
+                yield cluster.address(broker)
+
+
+def test_offsets_beyond_the_end(load: Load, topic: str) -> None:
+    starts = json.dumps({topic: {"0": 100_000, "1": 0, "2": 0}})
+    said = failure(lambda: load(subscribe=topic, startingOffsets=starts).count())
+    assert "100000" in said
+    assert "greater than the resolved end offset" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": "latest"}, "starting offset can't be latest for batch queries on Kafka"),
+        ({"endingOffsets": "earliest"}, "ending offset can't be earliest for batch queries on Kafka"),
+        ({"startingOffsets": '{"TOPIC":{"0":5}}'}, "don't match what are assigned"),
+        ({"startingOffsets": "{"}, "Expected e.g. "),
+        ({"minPartitions": "0"}, "minPartitions must be positive"),
+        ({"kafka.auto.offset.reset": "earliest"}, "Kafka option 'auto.offset.reset' is not supported"),
+        ({"assign": '{"TOPIC":[0]}'}, "Only one of the following options can be specified for Kafka source"),
+        ({"subscribe": ","}, "No topics to subscribe to as specified value for option 'subscribe'"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_refused_options(load: Load, topic: str, options: dict[str, str], message: str) -> None:
+    given = {"subscribe": topic} | {name: value.replace("TOPIC", topic) for name, value in options.items()}
+    assert message in failure(lambda: load(**given).count())
+
+
+def test_no_such_topic(load: Load) -> None:
+    said = failure(lambda: load(subscribe="nobody-made-this").count())
+    assert "This server does not host this topic-partition" in said
+
+
+# Streams
+
+
+def run_stream(
+    spark: SparkSession, cluster: LocalCluster, source: str, folder: Path, **options: str
+) -> list[tuple[dict[str, dict[str, int]], list[Row]]]:
+    """Run a query over all that is there now; the end offsets in its checkpoint and the rows of each micro-batch."""
+    batches: dict[int, list[Row]] = {}
+    frame = with_options(spark.readStream.format(source), cluster, options).load()
+    query = (
+        frame.writeStream.foreachBatch(lambda batch, number: batches.update({number: rows(batch)}))
+        .option("checkpointLocation", str(folder))
+        .trigger(availableNow=True)
+        .start()
+    )
+    assert query.awaitTermination(120)
+    return [(checkpoint(folder, number), batches[number]) for number in sorted(batches)]
+
+
+def checkpoint(folder: Path, batch: int) -> dict[str, dict[str, int]]:
+    """The offsets of the only source at the end of a micro-batch."""
+    offsets: dict[str, dict[str, int]] = json.loads((folder / "offsets" / str(batch)).read_text().splitlines()[2])
+    return offsets
+
+
+def test_a_stream_goes_in_steps_and_on_from_its_checkpoint(
+    spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
+) -> None:
+    topic = new_topic(shared_cluster, "stream", 2)
+    first, second = make_items(1, 50, 2), make_items(2, 30, 2)
+    produce(shared_cluster, topic, first)
+    options = {"subscribe": topic, "startingOffsets": "earliest", "includeHeaders": "true"}
+    steps = run_stream(spark, shared_cluster, source, tmp_path / "c", maxOffsetsPerTrigger="20", **options)
+    assert sorted((row for _, batch in steps for row in batch), key=lambda row: row[3:5]) == rows_of(topic, first)
+    sizes = [len(batch) for _, batch in steps]
+    assert len(sizes) in (3, 4)
+    assert all(18 <= size <= 20 for size in sizes[:2])
+    ends = {number: sum(item.partition == number for item in first) for number in (0, 1)}
+    assert steps[-1][0] == {topic: {str(number): end for number, end in ends.items()}}
+    produce(shared_cluster, topic, second)
+    more = run_stream(spark, shared_cluster, source, tmp_path / "c", **options)
+    assert len(more) == 1
+    assert sorted(row[1] or b"" for row in more[0][1]) == sorted(item.value or b"" for item in second)
+    assert min(row[4] for row in more[0][1] if row[3] == 0) == ends[0]
+
+
+def test_a_stream_loses_nothing_silently(
+    spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
+) -> None:
+    topic = new_topic(shared_cluster, "loss")
+    produce(shared_cluster, topic, make_items(1, 10, 1))
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    run_stream(spark, shared_cluster, source, tmp_path / "c", **options)
+    produce(shared_cluster, topic, make_items(2, 10, 1))
+    (broker,) = leader(shared_cluster, topic)
+    with RawClient(broker) as client:
+        assert client.delete_records(topic, 15)[0] == 0
+    said = failure(lambda: run_stream(spark, shared_cluster, source, tmp_path / "c", **options))
+    assert f"Could not read records in offset [10, 20) for topic partition {topic}-0" in said
+    (kept,) = run_stream(spark, shared_cluster, source, tmp_path / "c", failOnDataLoss="false", **options)
+    assert [row[4] for row in kept[1]] == list(range(15, 20))
+
+
+def test_a_job_moves_over_with_its_checkpoint(
+    spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
+) -> None:
+    """A checkpoint of one source is another's: only the format's name changes."""
+    topic = new_topic(shared_cluster, "moves")
+    produce(shared_cluster, topic, make_items(1, 10, 1))
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    run_stream(spark, shared_cluster, source, tmp_path / "c", **options)
+    produce(shared_cluster, topic, make_items(2, 5, 1))
+    other = "kafkalite" if source == "kafka" else "kafka"
+    ((end, batch),) = run_stream(spark, shared_cluster, other, tmp_path / "c", **options)
+    assert [row[4] for row in batch] == list(range(10, 15))
+    assert end == {topic: {"0": 15}}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"endingOffsets": "latest"}, "ending offset not valid in streaming queries"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "is higher than the maxOffsetsPerTrigger"),
+    ],
+    ids=["end", "limits"],
+)
+def test_streams_refuse(
+    spark: SparkSession,
+    shared_cluster: LocalCluster,
+    source: str,
+    tmp_path: Path,
+    options: dict[str, str],
+    message: str,
+) -> None:
+    given = {"subscribe": "t"} | options
+    assert message in failure(lambda: run_stream(spark, shared_cluster, source, tmp_path / "c", **given))

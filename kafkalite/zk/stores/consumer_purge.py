@@ -5,6 +5,7 @@ Answers to: ``GroupCoordinator.handleDeletedPartitions``. Reactor shell.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from kafkalite.common.tasks import gather
@@ -14,6 +15,7 @@ from kafkalite.zk.znodes import consumers, offsets
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.names import encode_name
 
+_AT_ONCE = 200
 _KINDS = ("owners", "offsets", "commits")
 
 
@@ -21,16 +23,23 @@ async def ops_forget_topic(client: ZkClient, topic: str) -> list[Op]:
     """The operations that remove what every group keeps of ``topic``, children first."""
     # The names as they stand there, never decoded: those of old consumers may be no names that we would write.
     groups = [f"{consumers.CONSUMERS}/{name}" for name in await children(client, consumers.CONSUMERS)]
+    ops: list[Op] = []
+    for start in range(0, len(groups), _AT_ONCE):
+        some = groups[start : start + _AT_ONCE]
+        ops += await _ops_kept(client, some, topic)
+        for staged in await gather(_ops_staged(client, group, topic) for group in some):
+            ops += staged
+    return ops
+
+
+async def _ops_kept(client: ZkClient, groups: Sequence[str], topic: str) -> list[Op]:
     above = [f"{group}/{kind}/{encode_name(topic)}" for group in groups for kind in _KINDS]
     found = await gather(client.exists(path) for path in above)
     kept = [path for path, stat in zip(above, found, strict=True) if stat is not None]
-    below = await gather(children(client, path) for path in kept)
     ops: list[Op] = []
-    for parent, names in zip(kept, below, strict=True):
+    for parent, names in zip(kept, await gather(children(client, path) for path in kept), strict=True):
         ops += [Delete(f"{parent}/{name}") for name in names]
         ops.append(Delete(parent))
-    for staged in await gather(_ops_staged(client, group, topic) for group in groups):
-        ops += staged
     return ops
 
 

@@ -230,8 +230,7 @@ def test_zombies(make_cluster: ClusterFactory, tmp_path: Path) -> None:
             zombie.signal(signal.SIGCONT)
             assert zombie.wait_end() == FENCED, zombie.said[-5:]
             print(f"stopped when it had {moment}: {zombie.said[-1]}", flush=True)
-            assert successor.alive()
-            successor.kill()
+            successor.end()
         # By the group alone: the successor has another transactional id, and takes the partitions once they are free.
         zombie = pipeline.start(1, at=PRODUCED, number=2, signal=stop, instance="", session_timeout_ms=SHORT)
         zombie.wait_stopped()
@@ -240,20 +239,19 @@ def test_zombies(make_cluster: ClusterFactory, tmp_path: Path) -> None:
         zombie.signal(signal.SIGCONT)
         zombie.wait("aborting")
         print(f"whose partitions were given to another: {zombie.said[-1]}", flush=True)
-        zombie.kill()
-        successor.kill()
+        zombie.end()
+        successor.end()
         # What is with the coordinator may still be committed: until it is decided nobody may begin there.
-        zombie = pipeline.start(3, at=STAGED, number=2, signal=stop, instance="", **patient)
+        zombie = pipeline.start(3, at=STAGED, number=2, last=2, signal=stop, instance="", **patient)
         zombie.wait_stopped()
         successor = pipeline.start(4, instance="", **patient)
         wait_for(lambda: has_all(cluster, "4"), "the successor has the partitions", 60)
         time.sleep(1.0)
         assert not successor.count(BEGUN), "offsets are staged of which nobody knows yet whether they count"
         zombie.signal(signal.SIGCONT)
-        zombie.wait(COMMITTED, 2)
+        assert zombie.wait_end() == 0
         successor.wait(COMMITTED, 2)
         print(f"whose transaction was waited for: {zombie.said[-1]}", flush=True)
-        zombie.kill()
         count = pipeline.finish()
     print(f"{count:,} inputs, each result exactly once", flush=True)
 

@@ -65,6 +65,11 @@ class Application:
         if self.alive():
             os.kill(self._process.pid, number)
 
+    def end(self) -> None:
+        """SIGTERM: it ends after its transaction."""
+        self.signal(signal.SIGTERM)
+        assert self.wait_end() == 0, self.said[-5:]
+
     def kill(self) -> None:
         """``kill -9``."""
         self._process.kill()

@@ -37,7 +37,7 @@ class Task:
     group: str
     transactional_id: str
     instance: str = ""
-    batch: int = 40
+    batch: int = 150
     seed: int = 0
     session_timeout_ms: int = 6000
     transaction_timeout_ms: int = 10000
@@ -45,6 +45,8 @@ class Task:
     """The moment at which to send itself :attr:`signal`, in transaction number :attr:`number` (from 1)."""
     number: int = 1
     signal: int = int(signal.SIGKILL)
+    last: int = -1
+    """The number of its last transaction; -1: there is none."""
 
     def command(self) -> list[str]:
         """What starts it."""
@@ -67,6 +69,7 @@ class Transformer:
         self._task = task
         self._chance = random.Random(task.seed)
         self._transactions = 0
+        self._ending = False
         common = {
             "bootstrap.servers": task.bootstrap,
             "client.id": task.transactional_id,
@@ -99,13 +102,14 @@ class Transformer:
         )
 
     def run(self) -> None:
-        """For ever. Raises :class:`FencedError`."""
+        """Up to the last transaction, or SIGTERM. Raises :class:`FencedError`."""
+        signal.signal(signal.SIGTERM, self._end)
         say(STARTED)
         # Before the group is joined: what our predecessor left undecided is aborted by this.
         self._persist(lambda: self._producer.init_transactions(PATIENCE))
         say(READY)
         self._consumer.subscribe([self._task.source])
-        while True:
+        while not self._ending and self._transactions != self._task.last:
             messages = self._consumer.consume(self._chance.randrange(1, self._task.batch + 1), 0.1)
             records = [message for message in messages if message.error() is None]
             for message in messages:
@@ -113,6 +117,10 @@ class Transformer:
                     raise FencedError(message.error().str())
             if records:
                 self._transact(records)
+        self._consumer.close()
+
+    def _end(self, *_: object) -> None:
+        self._ending = True
 
     def _transact(self, records: list[Any]) -> None:
         self._transactions += 1
@@ -183,6 +191,7 @@ def main(text: str) -> int:
     transformer = Transformer(Task(**json.loads(text)))
     try:
         transformer.run()
+        return 0
     except FencedError as error:
         say("fenced", str(error))
     except KafkaException as error:

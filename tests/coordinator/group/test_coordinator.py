@@ -363,13 +363,14 @@ def test_a_group_that_somebody_joins_while_it_is_looked_at_stays() -> None:
     broker = house.preferred()
     broker.join("a", require_known_member_id=True)
     joins: list[Started] = []
+    fetch = broker.offsets.fetch
 
-    def join(name: str, path: str) -> None:
-        # Its members were looked at by then; now it is whether there are offsets.
-        if name == "get_children" and path.endswith("/offsets") and house.clock.monotonic() > 599 and not joins:
-            joins.append(broker.join("b", require_known_member_id=True))
+    async def join_meanwhile(*arguments: Any, **fields: Any) -> Any:
+        found = await fetch(*arguments, **fields)
+        joins.append(broker.join("b", require_known_member_id=True))
+        return found
 
-    broker.client.before = join
+    broker.offsets.fetch = join_meanwhile  # type: ignore[method-assign]
     house.clock.advance(601.0)
     member_id = joins[0].result.member_id
     join_again = broker.join("b", member_id)

@@ -287,6 +287,15 @@ def test_the_rest_goes_on_when_the_last_one_that_was_waited_for_leaves() -> None
     assert (room.joined(old).generation, room.joined(old).leader) == (2, "s-1")
 
 
+def test_a_late_sync_is_a_sign_of_life() -> None:
+    room = Room()
+    room.stable("a")
+    room.advance(8.0)
+    room.sync("a-1")
+    room.advance(8.0)
+    assert room.state() is GroupState.STABLE
+
+
 def test_a_commit_of_a_member_is_a_sign_of_life() -> None:
     room = Room()
     room.stable("a")

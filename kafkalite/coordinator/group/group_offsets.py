@@ -101,7 +101,7 @@ class GroupOffsets:
     async def any(self, group: str) -> bool:
         """Whether ``group`` has offsets, staged ones included. Raises :class:`ApiError` where that cannot be known."""
         try:
-            return bool(await self._offsets.fetch(group, None, require_stable=True))
+            return await self._offsets.has_any(group)
         except ZkError as error:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
 

@@ -136,6 +136,14 @@ class OffsetManager:
         """All groups that have a place in ZooKeeper, old-style ones too."""
         return await self._store.groups()
 
+    async def has_any(self, group: str) -> bool:
+        """Whether ``group`` has an offset, or one is staged that may become one. Raises ``ZkError``."""
+        # Past the cache, as in expire().
+        if await self._store.has_any(group):
+            return True
+        staged = await self._staged.view(group)
+        return bool(staged.decided or staged.undecided)
+
     async def delete_group(self, group: str, claim: Claim) -> None:
         """Remove all of ``group``, the claim itself last. Raises ``ClaimLostError`` and ``ZkError``."""
         await self._removal.remove_group(group, claim)

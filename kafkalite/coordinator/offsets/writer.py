@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from itertools import islice
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, spawn
@@ -130,7 +131,7 @@ class OffsetWriter:
 
     def _flush(self) -> None:
         while self._ready and self._batches < MAX_UNDER_WAY:
-            batch = [self._ready.pop(key) for key in list(self._ready)[:MAX_BATCH]]
+            batch = [self._ready.pop(key) for key in list(islice(self._ready, MAX_BATCH))]
             self._under_way.update((pending.key, None) for pending in batch)
             self._batches += 1
             spawn(self._write(batch), "writing offsets")

@@ -114,6 +114,14 @@ class OffsetStore:
                     found[tp] = stored
         return found
 
+    async def has_any(self, group: str) -> bool:
+        """Whether ``group`` has an offset, without a watch."""
+        above = consumers.offsets_path(group)
+        for name in await self.names(above):
+            if await self.names(f"{above}/{name}"):
+                return True
+        return False
+
     async def _understood(self, group: str, tp: TopicPartition) -> StoredOffset | None:
         try:
             return await self.offset(group, tp)

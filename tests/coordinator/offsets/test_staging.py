@@ -133,6 +133,23 @@ def test_where_transactions_go_by_too_fast_nothing_is_called_stable(txn: Transac
     assert len(states) > 80, "and it is not asked for ever"
 
 
+def test_what_is_staged_may_become_an_offset(txn: Transactions) -> None:
+    txn.begin()
+
+    def has_any() -> bool:
+        return bool(run(txn.group.offsets.has_any(G)))
+
+    assert not has_any()
+    txn.stage(7)
+    assert has_any()
+    txn.set_state(COMMIT)
+    assert has_any()
+    txn.set_state(ABORT)
+    assert not has_any()
+    txn.commit(1)
+    assert has_any()
+
+
 def test_an_aborted_one_leaves_nothing(txn: Transactions) -> None:
     txn.commit(1)
     txn.begin()

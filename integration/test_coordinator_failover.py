@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from integration.conftest import AGAINST_KAFKA, ClusterFactory
-from integration.faults.cluster import create_topic, is_registered, wait_in_sync
+from integration.faults.cluster import create_topic, guardian, is_registered, wait_in_sync
 from integration.faults.groups import PASSING, GroupClient, describe, find_coordinator, generation_of
 from integration.faults.members import (
     AnyBrokerAsker,
@@ -167,10 +167,15 @@ def run_kills(make_cluster: ClusterFactory, folder: Path, libraries: Sequence[st
     with Group(cluster, folder, libraries) as group:
         group.start()
         before = group.look()
+        # One of five leaves its session behind, which ends by its timeout alone.
+        alone = chance.randrange(5)
         for number in range(kills):
             coordinator = find_coordinator(cluster, GROUP)
             time.sleep(chance.uniform(0.0, 0.3))  # a moment by chance, in the middle of commits and heartbeats
             begun = time.monotonic()
+            with_guardian = not AGAINST_KAFKA and number % 5 == alone
+            if with_guardian:
+                guardian(cluster, coordinator).kill()
             cluster.kill_broker(coordinator)
             group.wait_commits(COMMITS_EACH)
             gap = time.monotonic() - begun
@@ -181,8 +186,8 @@ def run_kills(make_cluster: ClusterFactory, folder: Path, libraries: Sequence[st
             if AGAINST_KAFKA:
                 wait_in_sync(cluster, "__consumer_offsets", 1)
             print(
-                f"kill {number + 1:2}: broker {coordinator}, then {successor}; "
-                f"{COMMITS_EACH} commits of each member within {gap:.2f} s",
+                f"kill {number + 1:2}: broker {coordinator}{' and its guardian' if with_guardian else ''}, "
+                f"then {successor}; {COMMITS_EACH} commits of each member within {gap:.2f} s",
                 flush=True,
             )
             assert after == before

@@ -32,7 +32,7 @@ RATE = 300
 SHORT = 3000
 """Milliseconds of a member's session, where its end is waited for."""
 LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR = "leader", "group coordinator", "transaction coordinator"
-VICTIMS = (LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
+ROLES = (LEADER, GROUP_COORDINATOR, TRANSACTION_COORDINATOR)
 OVERRIDES = {
     "zookeeper.session.timeout.ms": "6000" if AGAINST_KAFKA else "2000",
     "auto.leader.rebalance.enable": "false",
@@ -44,33 +44,48 @@ OVERRIDES = {
 INTERNAL = {"__consumer_offsets": 1, "__transaction_state": 3}
 
 
-class Kill(NamedTuple):
-    """One kill: of which application, how long after what it said, and of which broker with it, if any."""
+class Round(NamedTuple):
+    """What is done: an application is killed ``delay`` seconds after what it said next, or a broker, or both."""
 
     number: int
     application: int
+    """Which; -1: none."""
     after: str
     delay: float
-    broker: str
+    role: str
+    """Of the broker; empty: none."""
+    pause: bool
+    """Whether the broker is not killed, but stopped past its session."""
     hold: float
+    """Seconds before the broker is back."""
 
 
-def make_plan(seed: int, kills: int) -> list[Kill]:
-    """Kills by chance; each kind of broker is among the victims in three of ten."""
+def make_plan(seed: int, kills: int) -> list[Round]:
+    """``kills`` of applications, three of ten with a broker; and two brokers of ten alone, one killed, one stopped."""
     chance = random.Random(seed)
-    brokers = [VICTIMS[number % len(VICTIMS)] if number < kills * 3 // 10 else "" for number in range(kills)]
-    chance.shuffle(brokers)
-    return [
-        Kill(
-            number,
-            chance.randrange(APPLICATIONS),
-            chance.choice((STARTED, READY, READY, COMMITTED, COMMITTED)),
-            chance.uniform(0.0, 0.6),
-            broker,
-            chance.choice((0.0, 0.5, 1.5)),
+    with_brokers, alone = kills * 3 // 10, kills * 2 // 10
+    roles = [ROLES[number % len(ROLES)] for number in range(with_brokers + alone)]
+    chance.shuffle(roles)
+    kinds = ["both"] * with_brokers + ["broker"] * alone + ["application"] * (kills - with_brokers)
+    chance.shuffle(kinds)
+    plan = []
+    pause = False
+    for number, kind in enumerate(kinds):
+        pause ^= kind == "broker"
+        after = chance.choice((STARTED, READY, PRODUCED, STAGED, COMMITTED))
+        plan.append(
+            Round(
+                number + 1,
+                -1 if kind == "broker" else chance.randrange(APPLICATIONS),
+                after,
+                # within a transaction things take milliseconds
+                chance.uniform(0.0, 0.05 if after in (PRODUCED, STAGED) else 0.6),
+                "" if kind == "application" else roles.pop(),
+                kind == "broker" and pause,
+                chance.choice((0.0, 0.5, 1.5)),
+            )
         )
-        for number, broker in enumerate(brokers)
-    ]
+    return plan
 
 
 class Pipeline:
@@ -151,6 +166,23 @@ class Pipeline:
             return find_coordinator(self.cluster, GROUP, GROUP_KIND)
         return find_coordinator(self.cluster, "transformer-0", TRANSACTION)
 
+    def take_away(self, broker: int, pause: bool) -> None:
+        """Kill it, or stop it."""
+        if pause:
+            self.cluster.pause_broker(broker)
+        else:
+            self.cluster.kill_broker(broker)
+
+    def bring_back(self, broker: int, paused: bool, hold: float) -> None:
+        """Once its session is over and others have its offices."""
+        wait_for(lambda: not is_registered(self.cluster, broker), f"the session of broker {broker} ends")
+        time.sleep(hold)
+        if paused:
+            self.cluster.resume_broker(broker)
+            wait_for(lambda: is_registered(self.cluster, broker), f"broker {broker} registers again")
+        else:
+            self.cluster.start_broker(broker)
+
     def wait_in_sync(self) -> None:
         """Nobody may be killed who is the last to know something."""
         for topic, partitions in {
@@ -169,46 +201,43 @@ def run_kills(make_cluster: ClusterFactory, folder: Path, kills: int) -> None:
     seed = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
     print(f"\nKAFKALITE_SEED={seed}: {kills} kills", flush=True)
     with Pipeline(make_cluster(3, OVERRIDES), folder, seed) as pipeline:
-        cluster = pipeline.cluster
         running = [pipeline.start(number) for number in range(APPLICATIONS)]
         pipeline.wait_results(1)
-        aborted = 0
-        for kill in make_plan(seed, kills):
+        cut_off = 0
+        for this in make_plan(seed, kills):
             begun = time.monotonic()
-            victim = running[kill.application]
-            victim.wait(kill.after)
-            time.sleep(kill.delay)
-            broker = 0
-            if kill.broker:
+            done = []
+            victim = running[max(this.application, 0)]
+            if this.role:
                 pipeline.wait_in_sync()
-                broker = pipeline.broker_of(kill.broker)
-                cluster.kill_broker(broker)
-            last = victim.said[-1][0]
-            victim.kill()
-            aborted += last not in (STARTED, READY, COMMITTED)
-            running[kill.application] = pipeline.start(kill.application)
-            if broker:
-                wait_for(lambda broker=broker: not is_registered(cluster, broker), "its session ends")  # type: ignore[misc]
-                time.sleep(kill.hold)
-                cluster.start_broker(broker)
-            print(
-                f"kill {kill.number + 1:2}: application {kill.application} after it had {last}"
-                f"{f', broker {broker} ({kill.broker})' if broker else ''}, {time.monotonic() - begun:.1f} s",
-                flush=True,
-            )
+                broker = pipeline.broker_of(this.role)
+            victim.wait_next(this.after)
+            time.sleep(this.delay)
+            if this.role:
+                done.append(f"broker {broker} ({this.role}) {'stopped' if this.pause else 'killed'}")
+                pipeline.take_away(broker, this.pause)
+            if this.application >= 0:
+                last = victim.said[-1][0]
+                done.append(f"application {this.application} killed after it had {last}")
+                cut_off += last in (BEGUN, PRODUCED, STAGED)
+                victim.kill()
+                running[this.application] = pipeline.start(this.application)
+            if this.role:
+                pipeline.bring_back(broker, this.pause, this.hold)
+            print(f"{this.number:2}: {', '.join(done)}; {time.monotonic() - begun:.1f} s", flush=True)
         count = pipeline.finish()
-    print(f"{count:,} inputs, each result exactly once; {aborted} transactions were cut off", flush=True)
+    print(f"{count:,} inputs, each result exactly once; {cut_off} transactions were cut off", flush=True)
 
 
 def test_short(make_cluster: ClusterFactory, tmp_path: Path) -> None:
-    """Ten times, three of them with a broker."""
+    """Ten kills of the application, three of them with a broker, and two brokers alone."""
     run_kills(make_cluster, tmp_path, 10)
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
 def test_long(make_cluster: ClusterFactory, tmp_path: Path) -> None:
-    """Fifty times, fifteen of them with a broker."""
+    """Fifty kills of the application, fifteen of them with a broker, and ten brokers alone."""
     run_kills(make_cluster, tmp_path, 50)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
 
-from integration.faults.transformer import Task, result_of
+from integration.faults.transformer import READY, STARTED, Task, result_of
 from integration.faults.worker import Worker
 from integration.harness.wait import wait_for
 
@@ -44,6 +44,11 @@ class Application:
         """Wait until it has said so, ``count`` times, or has ended."""
         wait_for(lambda: self.count(what) >= count or not self.alive(), f"the application has {what}", timeout, 0.005)
         assert self.count(what) >= count, f"it ended with {self._process.returncode} after {self.said[-5:]}"
+
+    def wait_next(self, what: str, timeout: float = 60.0) -> None:
+        """Wait until it says so once more. What it says only once may have been said."""
+        seen = self.count(what)
+        self.wait(what, max(1, seen) if what in (STARTED, READY) else seen + 1, timeout)
 
     def wait_end(self, timeout: float = 60.0) -> int:
         """Its exit code."""

@@ -24,7 +24,7 @@ _READ = 1 << 16
 
 
 class Orders:
-    """What comes in by file descriptor ``fd``; where it has ended, the process ends."""
+    """What comes in by file descriptor ``fd``; ``SystemExit`` where that has ended: the broker is gone."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -64,14 +64,13 @@ class Orders:
     def _read(self) -> None:
         data = os.read(self._fd, _READ)
         if not data:
-            # The broker is gone, and with it the right to write into its folders.
-            os._exit(0)
+            raise SystemExit
         *lines, self._rest = (self._rest + data).split(b"\n")
         self._lines += lines
 
 
 def work(orders: Orders, out: int) -> None:
-    """Carry out one order after the other."""
+    """Carry out one order after the other, until they end; reports go to file descriptor ``out``."""
     fs = FileSystem()
     cleaner = Cleaner(fs, orders.check, time.monotonic, orders.rest)
     folder = ""
@@ -110,7 +109,11 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
-    work(Orders(0), 1)
+    try:
+        work(Orders(0), 1)
+    except SystemExit:
+        # At once: the next broker may already be looking at the folders, and nothing here needs to be put in order.
+        os._exit(0)
 
 
 if __name__ == "__main__":

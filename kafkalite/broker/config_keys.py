@@ -224,14 +224,14 @@ _LOG = (
     ),
     _key("producer.id.expiration.check.interval.ms", _INT, 600000, "How often that is looked at.", 1),
     _key("log.cleaner.enable", _BOOL, True, "Whether compacted topics are compacted."),
-    _live("log.cleaner.threads", _INT, 1, "Threads of the compactor.", 0),
+    _live("log.cleaner.threads", _INT, 1, "Processes that compact, begun when they are needed.", 0),
     _live(
-        "log.cleaner.io.max.bytes.per.second", _DOUBLE, sys.float_info.max, "Its greatest rate of reading and writing."
+        "log.cleaner.io.max.bytes.per.second", _DOUBLE, sys.float_info.max, "Their greatest rate of reading and writing, together."
     ),
-    _live("log.cleaner.dedupe.buffer.size", _LONG, 134217728, "Memory for its table of keys."),
-    _live("log.cleaner.io.buffer.size", _INT, 524288, "Its buffer for reading and writing.", 0),
-    _live("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "How full its table of keys may get."),
-    _live("log.cleaner.backoff.ms", _LONG, 15000, "How long it rests when nothing is to be compacted.", 0),
+    _live("log.cleaner.dedupe.buffer.size", _LONG, 134217728, "Memory for their tables of keys, 160 bytes a key."),
+    _live("log.cleaner.io.buffer.size", _INT, 524288, "Their buffers for reading and writing, together.", 0),
+    _live("log.cleaner.io.buffer.load.factor", _DOUBLE, 0.9, "How full a table of keys may get."),
+    _live("log.cleaner.backoff.ms", _LONG, 15000, "How long they rest when nothing is to be compacted.", 0),
     _live(
         "log.cleaner.min.cleanable.ratio",
         _DOUBLE,

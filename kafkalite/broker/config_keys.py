@@ -226,7 +226,10 @@ _LOG = (
     _key("log.cleaner.enable", _BOOL, True, "Whether compacted topics are compacted."),
     _live("log.cleaner.threads", _INT, 1, "Processes that compact, begun when they are needed.", 0),
     _live(
-        "log.cleaner.io.max.bytes.per.second", _DOUBLE, sys.float_info.max, "Their greatest rate of reading and writing, together."
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        sys.float_info.max,
+        "Their greatest rate of reading and writing, together.",
     ),
     _live("log.cleaner.dedupe.buffer.size", _LONG, 134217728, "Memory for their tables of keys, 160 bytes a key."),
     _live("log.cleaner.io.buffer.size", _INT, 524288, "Their buffers for reading and writing, together.", 0),

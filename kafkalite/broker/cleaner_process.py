@@ -18,8 +18,8 @@ from kafkalite.log.cleaner.job import Abort, Aborted, CleanJob, Failed, Order, R
 from kafkalite.log.fs import FileSystem
 from kafkalite.record.batch import CorruptRecordError
 
-NICENESS = 10
-"""Added to the broker's own: about a tenth of a core is left where all are wanted."""
+NICENESS = 15
+"""Added to the broker's own: a thirtieth of a core is left where all are wanted, and all that nobody wants."""
 _READ = 1 << 16
 
 

@@ -134,13 +134,16 @@ def test_a_compacted_log_rolls_in_time_to_be_compacted(
 def test_the_whole_log_is_the_job(tmp_path: Path) -> None:
     log = dirty_log(tmp_path, delete_retention_ms=77, segment_bytes=5000)
     fill(log, [batch(3, pid=9, sequence=0)])
+    log.roll()
+    fill(log, [batch(3, pid=6, sequence=0)])
     log.producer_state.entries[8] = log.producer_state.entries[9].copy()
     log.producer_state.entries[8].producer_id = 8
     log.producer_state.entries[8].batches.clear()
     job = make_job(log_to_clean(log, 20, NOW)[0], 6, NOW, CleanerConfig(1000))
-    assert [segment.base_offset for segment in job.segments] == [0, 10, 20, 30]
-    assert [segment.size for segment in job.segments] == [log.segments[n].size for n in range(4)]
-    assert (job.number, job.first_dirty_offset, job.upper_bound, job.folder) == (6, 20, 40, log.dir)
+    assert [segment.base_offset for segment in job.segments] == [0, 10, 20, 30, 40]
+    assert [segment.size for segment in job.segments] == [log.segments[n].size for n in range(5)]
+    assert (job.number, job.first_dirty_offset, job.upper_bound, job.folder) == (6, 20, 53, log.dir)
+    # What is written above the bound is not touched.
     assert job.last_records == {9: LastRecord(52, 0), 8: LastRecord(-1, 0)}
     assert (job.delete_retention_ms, job.segment_bytes, job.now_ms) == (77, 5000, NOW)
 

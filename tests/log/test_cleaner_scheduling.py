@@ -161,13 +161,23 @@ def test_several_workers_share_what_there_is(tmp_path: Path) -> None:
     assert [worker.number for worker in house.pool.workers] == [0, 1]
 
 
-def test_new_settings_count_from_the_next_round_on(house: House) -> None:
+def test_new_settings_count_at_once(house: House) -> None:
     house.dirty("a")
     house.dirty("b")
     house.manager.update_defaults({"log.cleaner.threads": 2, "log.cleaner.backoff.ms": 1000})
     house.clock.advance(1)
     assert len(house.jobs) == 2
     house.pool.work()
+    house.dirty("c")
+    house.clock.advance(1)
+    assert house.jobs == ["c"]
+    house.manager.update_defaults(
+        {"log.cleaner.threads": 2, "log.cleaner.backoff.ms": 1000, "log.cleaner.io.max.bytes.per.second": 10.0}
+    )
+    assert [type(order) for order in house.orders] == [CleanJob, Abort]
+    worker = next(worker for worker in house.pool.alive if worker.orders)
+    worker.work()
+    assert [order.cleaner.max_bytes_per_second for order in house.orders] == [5.0], "the round begins anew"
     house.manager.update_defaults({"log.cleaner.threads": 1})
     house.look()
     assert len(house.pool.alive) == 1
@@ -353,6 +363,9 @@ def test_bytes_that_cannot_be_compacted_are_left_alone(house: House) -> None:
     house.look()
     assert house.jobs == []
     assert house.manager.offline_dirs == set()
+    log.increment_log_start_offset(10)
+    house.look()
+    assert log.segments.bases == [10, 20, 30], "only compaction is off"
     run(house.manager.delete(log.topic_partition))
     house.dirty("t")
     house.look()

@@ -95,11 +95,17 @@ class LogCleaner:
             self._end(place)
 
     def reconfigure(self, values: Mapping[str, Any]) -> None:
-        """Obey new settings from the next round on."""
+        """Obey new settings. Rounds under way began with the old ones, and begin anew where that matters."""
+        before = self._config()
         self._values = values
-        if self._timer is not None and not self._closed:
-            self._timer.cancel()
-            self._look_later(min(1.0, self._backoff))
+        if self._timer is None or self._closed:
+            return
+        if self._config() != before:
+            for place in self._places:
+                if place.log is not None:
+                    self.abort(place.log.topic_partition)
+        self._timer.cancel()
+        self._look_later(min(1.0, self._backoff))
 
     @property
     def _backoff(self) -> float:
@@ -119,10 +125,12 @@ class LogCleaner:
         now_ms = self._services.clock.time_ms()
         due: list[LogToClean] = []
         for topic_partition, current in list(self._logs.items()):
-            if not current.config.compacted or self._states.get(topic_partition) is not CleaningState.NONE:
+            if not current.config.compacted or self.is_busy(topic_partition):
                 continue
             try:
                 current.delete_old_segments(now_ms)
+                if self._states.get(topic_partition) is CleaningState.UNCLEANABLE:
+                    continue
                 found = self._dirtiness(current, now_ms)
             except (ApiError, OSError) as error:
                 log.warning("%s was not looked at: %s", topic_partition, error)

@@ -121,6 +121,8 @@ def make_job(chosen: LogToClean, number: int, now_ms: int, config: CleanerConfig
         {
             entry.producer_id: LastRecord(entry.last_offset, entry.producer_epoch)
             for entry in log_.producer_state.entries.values()
+            # What a producer wrote above the bound is not touched, and what he wrote below need not stay then.
+            if entry.last_offset < chosen.first_uncleanable
         },
         now_ms,
         settings.segment_bytes,

@@ -193,11 +193,11 @@ class Node:
 
 
 class House:
-    """ZooKeeper, time, the cluster, and brokers 1 to ``brokers``."""
+    """ZooKeeper, time, the cluster, and brokers 1 to ``brokers``. ``latency`` in seconds: its answers take time."""
 
-    def __init__(self, brokers: int = 2) -> None:
-        self.server = MemoryZooKeeper()
+    def __init__(self, brokers: int = 2, latency: float = 0.0) -> None:
         self.clock = ManualClock()
+        self.server = MemoryZooKeeper(self.clock if latency else None, latency)
         self.metadata = MetadataCache()
         self.leaders = Leaders()
         self.groups = Groups()
@@ -215,7 +215,8 @@ class House:
         self.lead(T1, 2)
         self.lead(T2, 1)
         admin = self.server.client()
-        run(ensure(admin, "/brokers/topics/t"))
+        Started(ensure(admin, "/brokers/topics/t"))
+        self.clock.advance(1)
         self.admin = admin
         self.nodes = {number: Node(self, number) for number in self._live}
 

@@ -304,7 +304,7 @@ def test_nobody_is_named_where_nobody_lives() -> None:
 
 
 def test_many_requests_wait_for_one_takeover() -> None:
-    house = House()
+    house = House(latency=0.001)
     owner = house.owner
     claims: list[str] = []
 
@@ -313,9 +313,18 @@ def test_many_requests_wait_for_one_takeover() -> None:
             claims.append(path)
 
     owner.client.before = note
-    waiting = [Started(owner.coordinator.init_producer_id(TX, 1000)) for _ in range(3)]
-    assert [outcome.result.producer_epoch for outcome in waiting] == [0, 1, 2]
+    waiting = [Started(owner.coordinator.find(TX)), *(owner.end(ProducerIdAndEpoch(1, 1)) for _ in range(3))]
+    assert not any(outcome.done for outcome in waiting)
+    assert Started(_listing(house)).error is E.NONE
+    house.clock.advance(0.005)
+    assert Started(_listing(house)).error is E.COORDINATOR_LOAD_IN_PROGRESS
+    house.clock.advance(1)
+    assert [outcome.error for outcome in waiting] == [E.NONE, *[E.INVALID_PRODUCER_ID_MAPPING] * 3]
     assert claims == [f"{BASE}/coordinator"]
+
+
+async def _listing(house: House) -> object:
+    return house.owner.coordinator.list()
 
 
 # Tools
@@ -357,18 +366,6 @@ def test_list_with_filters() -> None:
     assert listed([], [], 4999) == ({tx, is_idle}, [])
     assert listed([], [], 5000) == ({is_idle}, [])
     assert listed(["Ongoing"], [], 0) == ({tx}, [])
-
-
-def test_nothing_is_listed_while_something_is_not_known_yet() -> None:
-    house = House()
-    house.owner.client.black_hole(apply=False)
-    house.owner.init()
-    house.owner.coordinator._ownership._loading[0] = []
-    assert Started(_listing(house)).error is E.COORDINATOR_LOAD_IN_PROGRESS
-
-
-async def _listing(house: House) -> object:
-    return house.owner.coordinator.list()
 
 
 def test_verification_by_the_coordinator() -> None:

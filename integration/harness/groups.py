@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import ConsumerGroupState
 
+from integration.harness.admin import admin
 from integration.harness.clients import fresh_topic
 from integration.harness.members import BEGINNING, END, Committed, Event, Member, MemberHost, Partition, Record
 from integration.harness.raw import RawClient
@@ -92,17 +94,29 @@ def parts(topic: str, *numbers: int) -> set[Partition]:
 
 
 def wait_shares(members: Sequence[Member], partitions: set[Partition], shares: Sequence[int], timeout: float) -> None:
-    """Wait until ``members`` own so many each, in any order, and all ``partitions`` once."""
+    """Wait until ``members`` own so many each, in any order, and all ``partitions`` once, and no rebalance goes on."""
 
     def shared() -> bool:
         owned = [member.assignment for member in members]
-        return sorted(map(len, owned)) == sorted(shares) and set().union(*owned) == partitions
+        return sorted(map(len, owned)) == sorted(shares) and set().union(*owned) == partitions and settled(members)
 
     try:
         wait_for(shared, f"shares of {sorted(shares)}", timeout)
     except AssertionError as error:
         state = {member.name: (sorted(member.assignment), member.errors[-3:]) for member in members}
         raise AssertionError(f"{error}: {state}") from None
+
+
+def settled(members: Sequence[Member]) -> bool:
+    """Whether their group is stable, and its coordinator thinks of each member what the member thinks."""
+    group = members[0].group
+    described = admin(members[0].bootstrap).describe_consumer_groups([group])[group].result(10)
+    owned = {
+        member.member_id: {(one.topic, one.partition) for one in member.assignment.topic_partitions}
+        for member in described.members
+    }
+    stable = described.state is ConsumerGroupState.STABLE
+    return stable and all(owned.get(member.member_id) == member.assignment for member in members)
 
 
 def wait_offsets(member: Member, partition: Partition, offsets: Sequence[int], since: int = 0) -> None:

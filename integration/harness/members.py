@@ -66,8 +66,10 @@ class RefusedError(LookupError):
 class Member:
     """One member of a group, as :meth:`MemberHost.open` gave it."""
 
-    def __init__(self, host: MemberHost, name: str) -> None:
+    def __init__(self, host: MemberHost, name: str, bootstrap: str, group: str) -> None:
         self.name = name
+        self.bootstrap = bootstrap
+        self.group = group
         self.events: list[Event] = []
         self._host = host
 
@@ -182,7 +184,7 @@ class MemberHost:
             raise AssertionError(f"the members' host has not started: {self.log.read_text(errors='replace')[-3000:]}")
         with self._lock:
             self._number += 1
-            member = Member(self, f"member-{self._number}")
+            member = Member(self, f"member-{self._number}", bootstrap, group)
             self._members[member.name] = member
         settings: dict[str, str | int | bool] = {
             "session.timeout.ms": 30000,

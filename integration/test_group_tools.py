@@ -27,6 +27,8 @@ from kafkalite.embedded.cluster import LocalCluster
 __all__ = ["ground"]  # a fixture
 
 GROUPS = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+PERFORMANCE = "org.apache.kafka.tools.ConsumerPerformance"
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 DUMPED = (".log", ".index", ".timeindex", ".snapshot", ".txnindex")
 TIMEOUT = 30.0
@@ -164,6 +166,19 @@ def test_groups_and_offsets_are_deleted(ground: Ground, host: MemberHost) -> Non
     assert f"'{idle}'" in said.out.partition("successfully")[2]
     listed = [line.strip() for line in groups.tool("--list").lines()]
     assert ground.group in listed and idle not in listed
+
+
+def test_programs_that_read_in_groups(ground: Ground) -> None:
+    """The console consumer goes on where its group was; ConsumerPerformance, which cannot do without a group."""
+    topic = ground.topic(1, 20)
+    where = ("--bootstrap-server", ground.bootstrap, "--topic", topic, "--group", ground.group)
+    flags = ("--from-beginning", "--property", "print.offset=true", "--property", "print.value=false")
+    for offsets in (range(12), range(12, 20)):
+        limit = ("--max-messages", str(len(offsets)), "--timeout-ms", "20000")
+        read = run_tool(KAFKA_3_9, CONSUMER, *where, *flags, *limit).lines()
+        assert read == [f"Offset:{offset}" for offset in offsets]
+    said = run_tool(KAFKA_3_9, PERFORMANCE, *where[:4], "--messages", "20", "--timeout", "20000").lines()
+    assert [cell.strip() for cell in said[-1].split(",")][4] == "20"
 
 
 # Transactions

@@ -1,10 +1,11 @@
-"""One group: its state, its generations, its deadlines. Values and the time go in, effects come out.
+"""One group: its state, its members, its generations. Values and the time go in, effects come out.
 
 Answers to: ``kafka.coordinator.group.GroupMetadata`` and the rebalancing of ``GroupCoordinator`` (``prepareRebalance``,
-``onCompleteJoin``, ``DelayedJoin``, ``InitialDelayedJoin``, ``DelayedSync``, ``DelayedHeartbeat``). Pure.
+``onCompleteJoin``). Pure.
 
-What each request does to a group stands in ``joining.py`` and ``requests.py``. Times are monotonic seconds. Whoever
-calls takes the effects with :meth:`Group.take`, and calls :meth:`Group.tick` at ``wakes_at`` or soon after.
+What each request does to a group stands in ``joining.py`` and ``requests.py``, what time does in ``deadlines.py``, what
+becomes of it in ZooKeeper in ``persistence.py``. Times are monotonic seconds. Whoever calls takes the effects with
+:meth:`Group.take`, and calls ``deadlines.tick`` at ``wakes_at`` or soon after.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from kafkalite.coordinator.group.values import JoinAnswer, JoinedMember, SyncAns
 from kafkalite.zk.znodes.groups import Generation
 
 log = logging.getLogger(__name__)
-_NEVER = float("inf")
+NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class GroupLimits:
 
 @dataclass(slots=True)
 class JoinPhase:
-    """Members are being waited for until ``deadline``.
+    """Members are being waited for until ``deadline`` (``deadlines.py`` says what happens then).
 
     ``extension``: seconds by which an initial delay may still grow while members come; ``None``: not an initial one,
     so that the phase ends as soon as all are there.
@@ -61,15 +62,18 @@ class Group:
         self.members = Membership()
         self.unsynced: set[str] = set()
         """Members of this generation that have not sent SyncGroup yet."""
-        self.wakes_at = _NEVER
+        self.wakes_at = NEVER
         """No deadline is earlier than this."""
         self.empty_since_ms: int | None = None
         """When the last member went (wall clock), as far as that is known."""
         self.storing = 0
         """The generation whose assignment is being stored, if one is."""
-        self._phase: JoinPhase | None = None
-        self._sync_deadline = _NEVER
-        self._member_added = False
+        self.phase: JoinPhase | None = None
+        """How long members are waited for, in PreparingRebalance."""
+        self.sync_deadline = NEVER
+        """Until when all of this generation must have sent SyncGroup."""
+        self.member_added = False
+        """Whether somebody came during the initial delay, which is then extended."""
         self._effects: list[Effect] = []
 
     # Effects
@@ -124,24 +128,24 @@ class Group:
     def touch(self, member: Member, now: float) -> None:
         """``member`` lives: its session begins anew."""
         member.deadline = now + member.session_timeout_ms / 1000
-        self._wake(member.deadline)
+        self.wake(member.deadline)
 
     def add_pending(self, member_id: str, session_timeout_ms: int, now: float) -> None:
         """An id was given out; a rebalance waits for its owner as for a member."""
         deadline = now + session_timeout_ms / 1000
         self.members.pending[member_id] = deadline
-        self._wake(deadline)
+        self.wake(deadline)
 
     def add_member(self, member: Member, protocol_type: str, now: float) -> None:
         """A new member, which waits in JoinGroup. The caller begins the rebalance."""
         if not self.members:
             self.protocol_type = protocol_type
         if self.state is GroupState.PREPARING_REBALANCE and self.generation == 0:
-            self._member_added = True
+            self.member_added = True
         member.is_new = True
         member.deadline = now + NEW_MEMBER_TIMEOUT
         self.members.add(member)
-        self._wake(member.deadline)
+        self.wake(member.deadline)
 
     def remove_member(self, member: Member, reason: str, now: float) -> None:
         """A member left or died; where it waited it learns that it is no member any more."""
@@ -186,34 +190,27 @@ class Group:
         if self.state is GroupState.COMPLETING_REBALANCE:
             self.fail_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now)
         self.unsynced.clear()
-        self._sync_deadline = _NEVER
+        self.sync_deadline = NEVER
         timeout = self.members.rebalance_timeout_ms / 1000
         if self.state is GroupState.EMPTY:
             # Members tend to start together: the first generation waits for all of them, not for the first one.
             delay = self.limits.initial_rebalance_delay_ms / 1000
-            self._phase = JoinPhase(now + delay, max(timeout - delay, 0.0))
+            self.phase = JoinPhase(now + delay, max(timeout - delay, 0.0))
         else:
-            self._phase = JoinPhase(now + timeout)
+            self.phase = JoinPhase(now + timeout)
         self._become(GroupState.PREPARING_REBALANCE)
-        self._wake(self._phase.deadline)
+        self.wake(self.phase.deadline)
         log.info("group %s: rebalance of generation %d begins: %s", self.name, self.generation, reason)
         self.try_complete_join(now)
 
     def try_complete_join(self, now: float) -> None:
         """Begin the next generation if everybody is there and no initial delay runs."""
-        phase = self._phase
+        phase = self.phase
         if phase is not None and phase.extension is None and self.members.all_joined:
-            self._complete_join(now)
+            self.complete_join(now)
 
-    def _join_deadline(self, phase: JoinPhase, now: float) -> None:
-        if phase.extension and self._member_added:
-            self._member_added = False
-            delay = min(self.limits.initial_rebalance_delay_ms / 1000, phase.extension)
-            self._phase = JoinPhase(now + delay, phase.extension - delay)
-        else:
-            self._complete_join(now)
-
-    def _complete_join(self, now: float) -> None:
+    def complete_join(self, now: float) -> None:
+        """Begin the next generation with those who are there."""
         late = [member for member in self.members if member.join is None and not member.is_static]
         if late:
             log.info("group %s: did not join in time: %s", self.name, ", ".join(each.member_id for each in late))
@@ -221,9 +218,9 @@ class Group:
             self.drop(member.member_id)
         if not self.members.elect_joined_leader() and self.members:
             # Static members alone, none of whom has come: their sessions decide.
-            self._phase = JoinPhase(now + self.members.rebalance_timeout_ms / 1000)
+            self.phase = JoinPhase(now + self.members.rebalance_timeout_ms / 1000)
             return
-        self._phase = None
+        self.phase = None
         self.generation += 1
         if not self.members:
             self._become_empty()
@@ -239,8 +236,8 @@ class Group:
             self.answer_join(member, self.joined(member.member_id, as_leader=member.member_id == self.members.leader))
             self.touch(member, now)
         self.unsynced = self.members.ids
-        self._sync_deadline = now + self.members.rebalance_timeout_ms / 1000
-        self._wake(self._sync_deadline)
+        self.sync_deadline = now + self.members.rebalance_timeout_ms / 1000
+        self.wake(self.sync_deadline)
 
     def _become_empty(self) -> None:
         self.protocol = ""
@@ -268,40 +265,14 @@ class Group:
             if self.answer_sync(member, SyncAnswer(error)):
                 self.touch(member, now)
 
-    # Time
-
-    def tick(self, now: float) -> None:
-        """Act upon every deadline that is over."""
-        self.wakes_at = _NEVER
-        for member_id, deadline in list(self.members.pending.items()):
-            if deadline <= now:
-                self.remove_pending(member_id, now)
-        for member in self.members:
-            if member.wakes_at <= now and member.member_id in self.members:
-                self.remove_member(member, "its session timed out", now)
-        if self._phase is not None and self._phase.deadline <= now:
-            self._join_deadline(self._phase, now)
-        if self._sync_deadline <= now:
-            self._sync_timed_out(now)
-        self._wake(min(self.members.pending.values(), default=_NEVER))
-        self._wake(min((member.wakes_at for member in self.members), default=_NEVER))
-        self._wake(self._phase.deadline if self._phase is not None else _NEVER)
-        self._wake(self._sync_deadline)
-
     def sync_received(self, member: Member) -> None:
         """``member`` has sent its SyncGroup."""
         self.unsynced.discard(member.member_id)
         if not self.unsynced:
-            self._sync_deadline = _NEVER
+            self.sync_deadline = NEVER
 
-    def _sync_timed_out(self, now: float) -> None:
-        self._sync_deadline = _NEVER
-        late = sorted(self.unsynced)
-        for member_id in late:
-            self.drop(member_id)
-        self.prepare_rebalance(f"no SyncGroup in time from {', '.join(late)}", now)
-
-    def _wake(self, deadline: float) -> None:
+    def wake(self, deadline: float) -> None:
+        """Something may have to be done at ``deadline``."""
         self.wakes_at = min(self.wakes_at, deadline)
 
     # The end
@@ -311,9 +282,9 @@ class Group:
         if self.state is GroupState.DEAD:
             return
         self._become(GroupState.DEAD)
-        self._phase = None
-        self._sync_deadline = _NEVER
-        self.wakes_at = _NEVER
+        self.phase = None
+        self.sync_deadline = NEVER
+        self.wakes_at = NEVER
         for member in self.members:
             self.answer_join(member, JoinAnswer(error, member.member_id))
             self.answer_sync(member, SyncAnswer(error))

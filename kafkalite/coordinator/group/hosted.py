@@ -16,6 +16,7 @@ from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, Lane
 from kafkalite.coordinator.group import requests
+from kafkalite.coordinator.group.deadlines import excuse, tick
 from kafkalite.coordinator.group.effects import Store, StoreKind
 from kafkalite.coordinator.group.group import Group
 from kafkalite.coordinator.group.joining import join
@@ -37,6 +38,8 @@ from kafkalite.zk.stores.groups import GroupStore
 log = logging.getLogger(__name__)
 _RETRY = 0.25
 """Seconds until a write whose outcome a lost connection left unknown is made again."""
+_ASLEEP = 1.0
+"""A timer that is so many seconds late says that the process was stopped, or its reactor held up."""
 
 
 class HostedGroup:
@@ -138,7 +141,16 @@ class HostedGroup:
 
     def _tick(self) -> None:
         self._timer = None
-        self.core.tick(self._clock.monotonic())
+        now = self._clock.monotonic()
+        late = now - self._timer_at
+        if late > _ASLEEP:
+            # Heartbeats of that time lie unread in the sockets, behind this timer.
+            log.warning(
+                "group %s: this broker was asleep for %.1f s; members are given that time", self.core.name, late
+            )
+            excuse(self.core, late + _ASLEEP, now)
+        else:
+            tick(self.core, now)
         self._settle()
 
     # Writes, one after the other

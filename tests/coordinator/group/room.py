@@ -6,6 +6,7 @@ from typing import Any
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group import requests
+from kafkalite.coordinator.group.deadlines import tick
 from kafkalite.coordinator.group.effects import Store
 from kafkalite.coordinator.group.group import Group, GroupLimits
 from kafkalite.coordinator.group.joining import join
@@ -93,7 +94,7 @@ class Room:
         end = self.now + seconds
         while self.group.wakes_at <= end:
             self.now = max(self.now, self.group.wakes_at)
-            self.group.tick(self.now)
+            tick(self.group, self.now)
             self._settle()
         self.now = end
 

@@ -63,6 +63,50 @@ def test_one_timer_finds_the_member_that_is_silent() -> None:
     assert broker.heartbeat(ids["a"], 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
+def sleep(clock: ManualClock, seconds: float) -> None:
+    """The process is stopped: time goes on, timers come late."""
+    clock._now += seconds
+    clock.advance(0.0)
+
+
+def test_nobody_is_blamed_for_the_time_in_which_the_coordinator_was_stopped() -> None:
+    house = House()
+    broker = house.preferred()
+    ids = house.stable("a", "b")
+    given = broker.join("c", require_known_member_id=True).result.member_id
+    house.clock.advance(9.0)
+    broker.heartbeat(ids["a"], 1)
+    sleep(house.clock, 60.0)
+    # What was sent meanwhile is read now, after the timer.
+    assert [broker.heartbeat(each, 1) for each in ids.values()] == [ErrorCode.NONE] * 2
+    assert not broker.join("c", given).done
+    joins = [broker.join(name, member_id) for name, member_id in ids.items()]
+    assert [join.result.generation for join in joins] == [2, 2]
+
+
+def test_who_is_silent_after_that_goes_when_its_time_is_over() -> None:
+    house = House()
+    broker = house.preferred()
+    ids = house.stable("a", "b")
+    house.clock.advance(9.0)
+    sleep(house.clock, 60.0)
+    house.clock.advance(9.0)
+    assert broker.heartbeat(ids["a"], 1) is ErrorCode.NONE
+    house.clock.advance(1.1)
+    assert broker.heartbeat(ids["b"], 1) is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_rebalance_goes_on_after_a_sleep() -> None:
+    house = House()
+    broker = house.preferred()
+    join = broker.join("a")
+    house.clock.advance(2.0)
+    sleep(house.clock, 60.0)
+    assert not join.done
+    house.clock.advance(1.0)
+    assert join.result.generation == 1
+
+
 def test_a_group_that_is_let_go_has_no_timer() -> None:
     house = House()
     broker = house.preferred()

@@ -16,6 +16,7 @@ from kafkalite.zk.port import ConnectionLostError, EventType, NodeExistsError, S
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import ensure, ensure_paths
+from kafkalite.zk.verify import verify
 from kafkalite.zk.znodes import groups
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.consumers import group_path, ids_path
@@ -125,6 +126,9 @@ def test_a_generation_is_read_as_it_was_saved() -> None:
     members = [member("a"), member("b", instance_id="i"), member("odd/../id %2F é")]
     run(store.save(claim, "g", GENERATION, members))
     assert load(store) == (GENERATION, {each.member_id: each for each in members})
+    tree = house.server.tree.nodes
+    faults = verify({path: (node.data, node.stat()) for path, node in tree.items()})
+    assert not [fault for fault in faults if fault.path.startswith("/consumers")]
 
 
 def test_names_that_are_no_paths() -> None:

@@ -121,7 +121,7 @@ def test_without_a_connection_members_are_answered_from_memory_and_nothing_is_wr
     broker.client.lose_connection()
     assert broker.heartbeat(ids["a"], 1) is NONE
     assert broker.find() == broker.id
-    assert broker.commit(1, ids["a"], 1) is not NONE
+    assert broker.commit(1, ids["a"], 1) is UNAVAILABLE
     assert broker.hosted
     broker.client.reconnect()
     assert broker.commit(2, ids["a"], 1) is NONE

@@ -35,7 +35,6 @@ SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "zookeeper.connection.timeout.ms": "20000",
     "auto.commit.interval.ms": str(COMMIT_MS),
-    "auto.offset.reset": "smallest",
     "rebalance.max.retries": "20",
     "rebalance.backoff.ms": "300",
 }

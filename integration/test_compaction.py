@@ -17,7 +17,8 @@ from integration.conftest import TEST_OVERRIDES, ClusterFactory
 from integration.harness.admin import admin
 from integration.harness.clients import ClientAdapter, fresh_topic
 from integration.harness.history import wait_in_sync
-from integration.harness.java import KAFKA_3_9, kafka_launcher, run_tool
+from integration.harness.java import KAFKA_0_10, KAFKA_3_9, kafka_launcher, run_tool
+from integration.harness.peers import Peer
 from integration.harness.wait import has_ended, wait_for
 from integration.test_clients_aiokafka import AioKafka
 from integration.test_clients_confluent import Confluent
@@ -29,6 +30,7 @@ from kafkalite.record.records import iter_records
 
 KEYS = 10_000
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
+OLD_CONSUMER = "kafka.tools.ConsoleConsumer"
 SETTINGS = {
     "cleanup.policy": "compact",
     "segment.bytes": "1000000",
@@ -190,29 +192,22 @@ def compact_all(cluster: LocalCluster, topic: str, last: int) -> list[Row]:
     return compacted(cluster, leader(cluster, topic), topic)
 
 
-def read_by_java(cluster: LocalCluster, topic: str, count: int) -> list[tuple[bytes, bytes]]:
-    """Keys and values as Kafka's own consumer has them."""
-    flags = (
-        "--bootstrap-server",
-        cluster.bootstrap,
-        "--topic",
-        topic,
-        "--from-beginning",
-        "--max-messages",
-        str(count),
-    )
-    shown = ("--timeout-ms", "20000", "--property", "print.key=true")
-    read = [line.split("\t") for line in run_tool(KAFKA_3_9, CONSUMER, *flags, *shown).lines()]
+def read_by_java(cluster: LocalCluster, topic: str, count: int, peer: Peer, main: str) -> list[tuple[bytes, bytes]]:
+    """Keys and values as a console consumer of Kafka's has them."""
+    where = ("--bootstrap-server", cluster.bootstrap, "--topic", topic, "--partition", "0", "--offset", "earliest")
+    shown = ("--max-messages", str(count), "--timeout-ms", "20000", "--property", "print.key=true")
+    read = [line.split("\t") for line in run_tool(peer, main, *where, *shown).lines()]
     return [(key.encode(), value.encode()) for key, value in read]
 
 
 def check_clients(cluster: LocalCluster, topic: str, rows: Sequence[Row]) -> None:
-    """Every client reads ``rows`` and nothing else."""
+    """Every client reads ``rows`` and nothing else, also one that is too old for the format that they are stored in."""
     clients: list[ClientAdapter] = [Confluent(), KafkaPython(), AioKafka()]
     for client in clients:
         read = client.consume(cluster.bootstrap, topic, {0: 0}, len(rows))
         assert [(each.offset, each.key, each.value) for each in read] == list(rows), type(client).__name__
-    assert read_by_java(cluster, topic, len(rows)) == [(key, value or b"null") for _, key, value in rows]
+    for peer, main in ((KAFKA_3_9, CONSUMER), (KAFKA_0_10, OLD_CONSUMER)):
+        assert read_by_java(cluster, topic, len(rows), peer, main) == [(key, value) for _, key, value in rows], peer
 
 
 def check_compaction(cluster: LocalCluster, count: int, disturb: Callable[[str, Updates], None]) -> str:
@@ -260,7 +255,7 @@ def kill_in_the_middle(cluster: LocalCluster) -> Callable[[str, Updates], None]:
 @pytest.mark.kafkalite_only
 def test_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> None:
     """Line 7 in small: of many updates the last of each key, on every replica, for every client and every tool."""
-    count = 150_000
+    count = 100_000
     cluster = make_cluster(2, {**QUICK, "log.cleaner.io.max.bytes.per.second": str(SLOW_BYTES * count)})
     topic = check_compaction(cluster, count, kill_in_the_middle(cluster))
     pids = [process for broker_id in cluster.broker_ids for process in compactors(cluster, broker_id)]

@@ -96,8 +96,8 @@ class SourceOptions:
                 raise OptionError(f"Kafka option '{name}' is not supported. {why}".rstrip())
         if "bootstrap.servers" not in kafka:
             raise OptionError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka consumer")
-        least = _positive(given, "minoffsetspertrigger", "minOffsetsPerTrigger")
-        most = _positive(given, "maxoffsetspertrigger", "maxOffsetsPerTrigger")
+        least = positive(given, "minoffsetspertrigger", "minOffsetsPerTrigger")
+        most = positive(given, "maxoffsetspertrigger", "maxOffsetsPerTrigger")
         if least and most and least > most:
             raise OptionError(
                 f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most})."
@@ -108,22 +108,22 @@ class SourceOptions:
             topics,
             start,
             end,
-            fail_on_data_loss=_boolean(given, "failondataloss", "failOnDataLoss", True),
+            fail_on_data_loss=boolean(given, "failondataloss", "failOnDataLoss", True),
             include_headers=includes_headers(given),
-            min_partitions=_positive(given, "minpartitions", "minPartitions"),
-            max_records_per_partition=_positive(given, "maxrecordsperpartition", "maxRecordsPerPartition"),
+            min_partitions=positive(given, "minpartitions", "minPartitions"),
+            max_records_per_partition=positive(given, "maxrecordsperpartition", "maxRecordsPerPartition"),
             max_offsets_per_trigger=most,
             min_offsets_per_trigger=least,
             max_trigger_delay_ms=_duration(given, "maxtriggerdelay", "maxTriggerDelay", 900_000),
-            poll_timeout_ms=_positive(given, "kafkaconsumer.polltimeoutms", "kafkaConsumer.pollTimeoutMs") or 120_000,
-            offset_attempts=_positive(given, "fetchoffset.numretries", "fetchOffset.numRetries") or 3,
-            offset_retry_ms=_positive(given, "fetchoffset.retryintervalms", "fetchOffset.retryIntervalMs") or 1000,
+            poll_timeout_ms=positive(given, "kafkaconsumer.polltimeoutms", "kafkaConsumer.pollTimeoutMs") or 120_000,
+            offset_attempts=positive(given, "fetchoffset.numretries", "fetchOffset.numRetries") or 3,
+            offset_retry_ms=positive(given, "fetchoffset.retryintervalms", "fetchOffset.retryIntervalMs") or 1000,
         )
 
 
 def includes_headers(options: Mapping[str, str]) -> bool:
     """Whether the column ``headers`` is asked for. Raises :class:`OptionError`."""
-    return _boolean({name.lower(): value for name, value in options.items()}, "includeheaders", "includeHeaders", False)
+    return boolean({name.lower(): value for name, value in options.items()}, "includeheaders", "includeHeaders", False)
 
 
 def kafka_options(options: Mapping[str, str]) -> dict[str, str]:
@@ -208,7 +208,7 @@ def _convert(kind: Callable[[str], T], text: str, message: str) -> T:
         raise OptionError(message) from None
 
 
-def _positive(given: Mapping[str, str], key: str, name: str) -> int:
+def positive(given: Mapping[str, str], key: str, name: str) -> int:
     """A number above 0; 0 where the option is not set."""
     if key not in given:
         return 0
@@ -218,7 +218,7 @@ def _positive(given: Mapping[str, str], key: str, name: str) -> int:
     return number
 
 
-def _boolean(given: Mapping[str, str], key: str, name: str, default: bool) -> bool:
+def boolean(given: Mapping[str, str], key: str, name: str, default: bool) -> bool:
     text = given.get(key)
     if text is None:
         return default

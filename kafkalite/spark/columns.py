@@ -1,0 +1,165 @@
+"""The columns of a DataFrame that is written, as arrays of numbers.
+
+Answers to: ``org.apache.spark.sql.kafka010.{KafkaRowWriter,KafkaWriter}``. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def frozen(array: Any) -> Any:
+    """``array``, read-only: the kernels are compiled for one kind of array."""
+    array.flags.writeable = False
+    return array
+
+
+NO_INTS = frozen(np.zeros(0, np.int64))
+NO_ENDS = frozen(np.zeros(0, np.int32))
+NO_BYTES = frozen(np.zeros(0, np.uint8))
+
+
+class ColumnError(Exception):
+    """Columns that cannot be written, in Spark's words."""
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """A column of texts: row r is ``data[ends[r]:ends[r + 1]]`` where ``valid[r]``; ``valid`` empty: all are there.
+
+    Without ``ends`` all are null.
+    """
+
+    ends: Any
+    data: Any
+    valid: Any
+
+
+NO_COLUMN = Bytes(NO_ENDS, NO_BYTES, NO_BYTES)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """``topics`` numbers the texts of ``topic_names`` (-1: null; empty: the first for all). ``list_ends`` says which
+    ``names`` and ``contents`` are a row's headers. ``times`` are milliseconds, one for each row or one for all."""
+
+    rows: int
+    key: Bytes
+    value: Bytes
+    topics: Any
+    topic_names: list[str]
+    partitions: Any
+    partition_valid: Any
+    list_ends: Any
+    list_valid: Any
+    names: Bytes
+    contents: Bytes
+    times: Any
+
+
+def check_columns(schema: pa.Schema, topic: str | None) -> None:
+    """Whether such columns can be written; ``topic``: what the option says. Raises :class:`ColumnError`."""
+    if topic is None and "topic" not in schema.names:
+        raise ColumnError(
+            "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
+        )
+    if "value" not in schema.names:
+        raise ColumnError("Required attribute 'value' not found")
+    for name in ("key", "value"):
+        _check(schema, name, _is_bytes, "string or binary")
+    if topic is None:
+        _check(schema, "topic", _is_string, "string")
+    _check(schema, "partition", pa.types.is_int32, "int")
+    _check(schema, "headers", _is_headers, "array<struct<key:string,value:binary>>")
+    _check(schema, "timestamp", pa.types.is_timestamp, "timestamp")
+
+
+def read_columns(batch: Any, topic: str | None, now_ms: int) -> Columns:
+    """The columns of an Arrow record batch whose schema was checked; others are passed over."""
+    rows = batch.num_rows
+    names = batch.schema.names
+    topics, topic_names = NO_INTS, [topic or ""]
+    if topic is None:
+        coded = batch.column("topic").dictionary_encode()
+        topics = frozen(np.asarray(pc.fill_null(coded.indices, -1)).astype(np.int64))
+        topic_names = coded.dictionary.to_pylist()
+    partitions, partition_valid = NO_ENDS, NO_BYTES
+    if "partition" in names:
+        column = batch.column("partition")
+        partitions = frozen(np.asarray(pc.fill_null(column, 0)))
+        partition_valid = _valid(column)
+    list_ends, list_valid, header_names, contents = NO_ENDS, NO_BYTES, NO_COLUMN, NO_COLUMN
+    if "headers" in names:
+        column = batch.column("headers")
+        if pa.types.is_large_list(column.type):
+            column = column.cast(pa.list_(column.type.value_field))
+        list_ends, list_valid = frozen(np.asarray(column.offsets)), _valid(column)
+        pairs = column.values
+        header_names, contents = _bytes(pairs.field(0)), _bytes(pairs.field(1))
+    return Columns(
+        rows,
+        _bytes(batch.column("key")) if "key" in names else NO_COLUMN,
+        _bytes(batch.column("value")),
+        topics,
+        topic_names,
+        partitions,
+        partition_valid,
+        list_ends,
+        list_valid,
+        header_names,
+        contents,
+        _times(batch, now_ms),
+    )
+
+
+def _times(batch: Any, now_ms: int) -> Any:
+    if "timestamp" not in batch.schema.names:
+        return frozen(np.array([now_ms], np.int64))
+    times = batch.column("timestamp").cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+    micros = np.asarray(pc.fill_null(times, now_ms * 1000))
+    return frozen(micros // 1000)
+
+
+def _valid(column: Any) -> Any:
+    if not column.null_count:
+        return NO_BYTES
+    return frozen(column.is_valid().to_numpy(zero_copy_only=False).view(np.uint8))
+
+
+def _bytes(column: Any) -> Bytes:
+    if not pa.types.is_binary(column.type):
+        column = column.cast(pa.binary())
+    _, ends, data = column.buffers()
+    rows = len(column)
+    if ends is None or not rows:
+        return Bytes(frozen(np.zeros(rows + 1, np.int32)), NO_BYTES, _valid(column))
+    ends = np.frombuffer(ends, np.int32)[column.offset : column.offset + rows + 1]
+    return Bytes(ends, NO_BYTES if data is None else np.frombuffer(data, np.uint8), _valid(column))
+
+
+def _check(schema: pa.Schema, name: str, allowed: Any, words: str) -> None:
+    if name not in schema.names:
+        return
+    kind = schema.field(name).type
+    if not allowed(kind):
+        raise ColumnError(f"{name} attribute unsupported type {kind}. {name} must be a(n) {words}")
+
+
+def _is_string(kind: Any) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _is_bytes(kind: Any) -> bool:
+    return _is_string(kind) or bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _is_headers(kind: Any) -> bool:
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
+        return False
+    pair = kind.value_type
+    return pair.num_fields == 2 and _is_string(pair.field(0).type) and _is_bytes(pair.field(1).type)

@@ -1,0 +1,148 @@
+"""Rows as record batches, without a Python object for a row.
+
+Answers to: ``org.apache.kafka.common.record.{MemoryRecordsBuilder,DefaultRecordBatch}`` and
+``clients.producer.internals.ProducerBatch``. Pure.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kafkalite.record.batch import (
+    CRC_POSITION,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    TRANSACTIONAL_MASK,
+    crc32c,
+)
+from kafkalite.record.compression import compress
+from kafkalite.spark import encode_kernels as kernels
+from kafkalite.spark.columns import Columns
+
+_CRC = struct.Struct(">I")
+_MAGIC = 2
+
+
+class Stamp(NamedTuple):
+    """Who writes a batch: what its header says of the producer."""
+
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = -1
+    base_sequence: int = NO_SEQUENCE
+    transactional: bool = False
+
+
+class EncodeError(Exception):
+    """A row that no record can be made of; ``row`` is its number in the columns."""
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = row
+
+
+class OpenBatch:
+    """The records of one partition that no one has sent yet: up to ``limit`` bytes, or one larger record."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._room = np.empty(0, np.uint8)
+        self._state = np.zeros(kernels.FILL_STATES, np.int64)
+        self._reset()
+
+    @property
+    def count(self) -> int:
+        """Records."""
+        return int(self._state[kernels.COUNT])
+
+    @property
+    def size(self) -> int:
+        """Bytes, before they are compressed."""
+        return int(self._state[kernels.POSITION])
+
+    def append(self, columns: Columns, order: Any, first: int, last: int) -> int:
+        """Take in rows ``order[first:last]``; where in ``order`` it is full: at ``last`` it is not.
+
+        Raises :class:`EncodeError`.
+        """
+        while True:
+            place = int(
+                kernels.fill(
+                    order,
+                    first,
+                    last,
+                    self._limit,
+                    columns.times,
+                    columns.key.ends,
+                    columns.key.data,
+                    columns.key.valid,
+                    columns.value.ends,
+                    columns.value.data,
+                    columns.value.valid,
+                    columns.list_ends,
+                    columns.list_valid,
+                    columns.names.ends,
+                    columns.names.data,
+                    columns.names.valid,
+                    columns.contents.ends,
+                    columns.contents.data,
+                    columns.contents.valid,
+                    self._room,
+                    self._state,
+                )
+            )
+            needed = int(self._state[kernels.NEEDED])
+            if place == kernels.NULL_NAME:
+                raise EncodeError("Null header keys are not permitted", int(order[needed]))
+            if not needed:
+                return place
+            # Room is made as it is used: most partitions of a topic get little.
+            used = self.size
+            room = np.empty(max(used + needed, min(self._limit, 4 * len(self._room)), 1 << 14), np.uint8)
+            room[: min(used, len(self._room))] = self._room[:used]
+            self._room = room
+            first = place
+
+    def seal(self, codec: int, stamp: Stamp) -> memoryview:
+        """The record batch, in memory of its own; after that there are no records here."""
+        state = self._state
+        size = int(state[kernels.POSITION])
+        count = int(state[kernels.COUNT])
+        if codec:
+            body = compress(codec, memoryview(self._room)[HEADER_SIZE:size])
+            batch = memoryview(bytearray(HEADER_SIZE + len(body)))
+            batch[HEADER_SIZE:] = body
+        else:
+            batch = memoryview(self._room)[:size]
+            self._room = np.empty(len(self._room), np.uint8)
+        HEADER.pack_into(
+            batch,
+            0,
+            0,
+            len(batch) - LOG_OVERHEAD,
+            NO_LEADER_EPOCH,
+            _MAGIC,
+            0,
+            codec | (TRANSACTIONAL_MASK if stamp.transactional else 0),
+            count - 1,
+            int(state[kernels.BASE_TIME]),
+            int(state[kernels.MAX_TIME]),
+            stamp.producer_id,
+            stamp.producer_epoch,
+            stamp.base_sequence,
+            count,
+        )
+        _CRC.pack_into(batch, CRC_POSITION, crc32c(batch[CRC_START:]))
+        self._reset()
+        return batch
+
+    def _reset(self) -> None:
+        self._state[:] = 0
+        self._state[kernels.POSITION] = HEADER_SIZE

@@ -239,6 +239,21 @@ def test_a_later_change_begins_anew(house: House) -> None:
     assert one.owned == "01234" and one.stream.next(0) is None
 
 
+def test_offsets_are_read_after_the_claim(house: House) -> None:
+    """What the owner before it committed at the last moment counts."""
+    slow = stranger(house, 1)
+    one = house.member("one")
+
+    def commit_late(name: str, path: str) -> None:
+        if name == "create" and path == f"{GROUP}/owners/t/1":
+            one.client.before = None
+            house.set(f"{GROUP}/offsets/t/1", b"42")
+
+    one.client.before = commit_late
+    slow.close()
+    assert one.fetches.starts[TopicPartition("t", 1)] == 42
+
+
 def test_a_name_that_is_taken(house: House) -> None:
     house.member("one")
     again = house.member("one", rebalance_max_retries=2, rebalance_backoff_ms=100)

@@ -241,6 +241,7 @@ def test_a_later_change_begins_anew(house: House) -> None:
 
 def test_offsets_are_read_after_the_claim(house: House) -> None:
     """What the owner before it committed at the last moment counts."""
+    house.set(f"{GROUP}/offsets/t/1", b"7")
     slow = stranger(house, 1)
     one = house.member("one")
 

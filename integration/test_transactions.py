@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from integration.conftest import AGAINST_KAFKA, TEST_OVERRIDES, launcher
 from integration.faults.cluster import create_topic
+from integration.faults.groups import TRANSACTION, find_coordinator
 from integration.harness.clients import fresh_topic
 from integration.harness.transactions import (
     AnyClient,
@@ -25,13 +26,14 @@ from integration.harness.wait import wait_for
 from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.protocol.codec import request_class
+from kafkalite.protocol.codec import decode_response, encode_request, request_class
 
 NONE = ErrorCode.NONE
 UNCOMMITTED = 0
 FOR_EVER = (1 << 31) - 1
 OVERRIDES = {
     **TEST_OVERRIDES,
+    "zookeeper.session.timeout.ms": "5000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "300",
     "transaction.state.log.num.partitions": "5",
     "transaction.state.log.replication.factor": "3",
@@ -514,3 +516,31 @@ def test_an_open_transaction_outlives_its_coordinator(cluster: LocalCluster, top
         cluster.wait_ready()
     expected = [f"{when}-{number}" for when in ("after", "before") for number in range(3)]
     assert read_all(cluster, topic, "read_committed") == expected
+
+
+@pytest.mark.kafkalite_only
+def test_a_paused_coordinator_that_wakes_up_cannot_decide(cluster: LocalCluster, topic: str) -> None:
+    producer = RawProducer(cluster, f"{topic}-tx")
+    assert producer.init() is NONE
+    zombie = producer.coordinator()
+    number = next(p for p in range(3) if leader_of(cluster, topic, p) != zombie)
+    assert producer.add(topic, number) is NONE and producer.send(topic, 2, number) is NONE
+    fields = {"transactional_id": producer.transactional_id, "committed": False}
+    producer_id, epoch = producer.session
+    request = request_class(ApiKey.END_TXN)(version=2, producer_id=producer_id, producer_epoch=epoch, **fields)
+    with AnyClient(cluster.address(zombie), 30) as client:
+        cluster.pause_broker(zombie)
+        try:
+            # What it will read first when it wakes up, before anybody has told it that its session is over.
+            client.send(ApiKey.END_TXN, 2, encode_request(ApiKey.END_TXN, 2, request))
+            producer.at = find_coordinator(cluster, producer.transactional_id, TRANSACTION, but=zombie, timeout=60)
+            assert producer.end() is NONE
+        finally:
+            cluster.resume_broker(zombie)
+        answer = decode_response(ApiKey.END_TXN, 2, memoryview(client.receive())[4:])
+    assert answer.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    wait_ended(cluster, topic, 3, number)
+    assert describe(cluster, producer).transaction_state == "CompleteCommit"
+    producer.at = 0
+    wait_for(lambda: producer.coordinator() != zombie, "all agree on the successor")
+    assert len(read_all(cluster, topic, "read_committed")) == 2

@@ -228,6 +228,17 @@ def test_it_gives_up_after_its_retries(house: House) -> None:
         one.stream.next(0)
 
 
+def test_a_change_while_it_waits_is_a_rebalance_of_its_own(house: House) -> None:
+    stranger(house, 1)
+    one = house.member("one", rebalance_max_retries=2, rebalance_backoff_ms=1000)
+    house.clock.advance(0.5)
+    house.topic("t", 5)
+    house.clock.advance(1.9)
+    assert one.outcome == [], "its retries count from the change"
+    house.clock.advance(0.2)
+    assert isinstance(one.failure, ConsumerRebalanceFailedError)
+
+
 def test_a_later_change_begins_anew(house: House) -> None:
     slow = stranger(house, 1)
     one = house.member("one", rebalance_max_retries=1)

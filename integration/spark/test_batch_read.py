@@ -1,0 +1,104 @@
+"""Batch queries of ours where there is nothing to compare with: bad input, cut connections, stale caches."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from integration.conftest import TEST_OVERRIDES, launcher
+from integration.harness.records import FIRST_TIMESTAMP, Item
+from integration.spark.topics import new_topic, produce
+from kafkalite.embedded.cluster import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One broker whose files and life are the tests'."""
+    cluster = LocalCluster(tmp_path_factory.mktemp("broker"), 1, overrides=TEST_OVERRIDES, launcher=launcher())
+    cluster.start()
+    yield cluster
+    cluster.close()
+
+
+def load(spark: SparkSession, bootstrap: str, **options: str) -> DataFrame:
+    """A query; an underscore is a dot in ``kafka.*``."""
+    reader = spark.read.format("kafkalite").option("kafka.bootstrap.servers", bootstrap)
+    for name, value in options.items():
+        reader = reader.option(name.replace("_", ".") if name.startswith("kafka") else name, value)
+    return reader.load()
+
+
+def failure(frame: DataFrame) -> str:
+    """What a query says that has to fail."""
+    with pytest.raises(Exception) as caught:
+        frame.count()
+    return str(caught.value)
+
+
+def values(count: int) -> list[Item]:
+    """Records of one partition."""
+    return [Item(0, FIRST_TIMESTAMP, None, b"value-%d" % number, ()) for number in range(count)]
+
+
+def segment(cluster: LocalCluster, topic: str) -> Path:
+    """The file with a topic's records."""
+    (found,) = cluster.broker_dir(1).glob(f"**/{topic}-0/*.log")
+    return found
+
+
+def test_a_corrupt_batch(spark: SparkSession, broker: LocalCluster) -> None:
+    topic = new_topic(broker, "corrupt")
+    produce(broker, topic, values(10))
+    produce(broker, topic, values(10))
+    path = segment(broker, topic)
+    with path.open("r+b") as file:
+        file.seek(path.read_bytes().rindex(b"value-3"))
+        file.write(b"V")
+    said = failure(load(spark, broker.bootstrap, subscribe=topic))
+    assert f"topic {topic}, partition 0: the record batch at offset 10 (to 19) cannot be read: " in said
+    assert "Record batch is corrupt (stored crc = " in said
+    before = load(spark, broker.bootstrap, subscribe=topic, endingOffsets=json.dumps({topic: {"0": 10}}))
+    assert before.count() == 10
+    unchecked = load(spark, broker.bootstrap, subscribe=topic, kafka_check_crcs="false")
+    assert unchecked.count() == 20
+
+
+def test_an_end_that_is_not_there(spark: SparkSession, broker: LocalCluster) -> None:
+    topic = new_topic(broker, "early")
+    produce(broker, topic, values(5))
+    frame = load(
+        spark,
+        broker.bootstrap,
+        subscribe=topic,
+        endingOffsets=json.dumps({topic: {"0": 9}}),
+        kafkaConsumer_pollTimeoutMs="1500",
+    )
+    said = failure(frame)
+    assert f"Cannot fetch record for offset 5 of {topic}-0 in 1500 milliseconds: the partition ends at 5" in said
+
+
+def test_nobody_there(spark: SparkSession) -> None:
+    frame = load(
+        spark,
+        "127.0.0.1:1",
+        **{"subscribe": "t", "kafka.default.api.timeout.ms": "500", "fetchOffset.retryIntervalMs": "10"},
+    )
+    began = time.monotonic()
+    assert "no broker of 127.0.0.1:1 can be reached" in failure(frame)
+    assert time.monotonic() - began < 60
+
+
+def test_a_broker_that_comes_back_elsewhere(spark: SparkSession, broker: LocalCluster) -> None:
+    """Workers keep connections and leaders from task to task: neither outlives a broker's restart."""
+    topic = new_topic(broker, "restart")
+    produce(broker, topic, values(5))
+    frame = load(spark, broker.bootstrap, subscribe=topic)
+    assert frame.count() == 5
+    broker.restart_broker(1)
+    produce(broker, topic, values(5))
+    assert load(spark, broker.bootstrap, subscribe=topic).count() == 10

@@ -1,0 +1,99 @@
+"""Streaming queries of ours that run: partitions that come, records that are rare, and what listeners are told."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from integration.harness.admin import ask_controller
+from integration.harness.records import FIRST_TIMESTAMP, Item
+from integration.harness.wait import wait_for
+from integration.spark.topics import new_topic, produce
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.spark.lag import LagListener, QueryLag
+
+
+def values(first: int, count: int, partition: int = 0) -> list[Item]:
+    """Numbered records."""
+    return [Item(partition, FIRST_TIMESTAMP, None, b"%d" % (first + number), ()) for number in range(count)]
+
+
+class Running:
+    """A query that keeps the values of its micro-batches."""
+
+    def __init__(self, spark: SparkSession, cluster: LocalCluster, folder: Path, **options: str) -> None:
+        self.batches: list[list[int]] = []
+        reader = spark.readStream.format("kafkalite").option("kafka.bootstrap.servers", cluster.bootstrap)
+        self.query: StreamingQuery = (
+            reader.options(**options)
+            .load()
+            .writeStream.foreachBatch(self._keep)
+            .option("checkpointLocation", str(folder))
+            .trigger(processingTime="200 milliseconds")
+            .start()
+        )
+
+    def _keep(self, batch: DataFrame, _number: int) -> None:
+        self.batches.append(sorted(int(row["value"]) for row in batch.collect()))
+
+    def seen(self) -> list[int]:
+        """All values so far."""
+        error = self.query.exception()
+        assert error is None, error
+        return sorted(value for batch in self.batches for value in batch)
+
+    def progress(self) -> tuple[Any, Any]:
+        """The end of the last micro-batch that had rows, and the latest offsets that it saw."""
+        last = [one for one in self.query.recentProgress if one.numInputRows][-1].sources[0]
+        return json.loads(last.endOffset), json.loads(last.latestOffset)
+
+
+@pytest.fixture
+def listener(spark: SparkSession) -> Iterator[list[QueryLag]]:
+    """What the listener for lags was told."""
+    said: list[QueryLag] = []
+    listener = LagListener(said.append)
+    spark.streams.addListener(listener)
+    yield said
+    spark.streams.removeListener(listener)
+
+
+def test_a_query_that_runs(
+    spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path, listener: list[QueryLag]
+) -> None:
+    topic = new_topic(shared_cluster, "running", 1)
+    produce(shared_cluster, topic, values(0, 30))
+    running = Running(
+        spark,
+        shared_cluster,
+        tmp_path / "c",
+        subscribe=topic,
+        startingOffsets="earliest",
+        maxOffsetsPerTrigger="20",
+        **{"kafka.metadata.max.age.ms": "1000"},
+    )
+    try:
+        wait_for(lambda: running.seen() == list(range(30)), "the first records", timeout=90)
+        assert [len(batch) for batch in running.batches] == [20, 10], "at most so many at once"
+        wait_for(lambda: len(listener) >= 2, "two reports", timeout=30)
+        assert listener[0].metrics == {
+            "minOffsetsBehindLatest": 10,
+            "maxOffsetsBehindLatest": 10,
+            "avgOffsetsBehindLatest": 10.0,
+        }
+        assert listener[1].metrics["maxOffsetsBehindLatest"] == 0
+        more: Any = NewPartitions(topic, 2)
+        ask_controller(shared_cluster.bootstrap, lambda admin: admin.create_partitions([more]))
+        produce(shared_cluster, topic, values(30, 5, 1))
+        wait_for(lambda: running.seen() == list(range(35)), "the new partition's records", timeout=60)
+        ends = {topic: {"0": 30, "1": 5}}
+        wait_for(lambda: running.progress() == (ends, ends), "the last progress, in Spark's own JSON")
+    finally:
+        running.query.stop()

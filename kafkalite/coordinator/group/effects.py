@@ -45,7 +45,7 @@ class StoreKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Make ``generation`` durable, in the order in which stores were asked for; then say so with ``Group.stored``.
+    """Make ``generation`` durable, in the order in which stores were asked for; then call ``persistence.stored``.
 
     ``replaced``: ids before and after, where a static member was replaced. ``ticket``: its JoinGroup.
     """

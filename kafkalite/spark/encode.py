@@ -53,7 +53,7 @@ class OpenBatch:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._room = np.empty(0, np.uint8)
+        self._room: Any = np.empty(0, np.uint8)
         self._state = np.zeros(kernels.FILL_STATES, np.int64)
         self._reset()
 

@@ -241,8 +241,8 @@ def fill(  # noqa: PLR0915  (each call from here would be a copy of its machine 
             header_first = np.int64(list_ends[row])
             header_last = np.int64(list_ends[row + 1])
         headers = header_last - header_first
-        size = 1 + _size_of(time - base_time) + _size_of(count) + _size_of(key_size) + _size_of(value_size)
-        size += max(key_size, 0) + max(value_size, 0) + _size_of(headers)
+        size = np.int64(1) + _size_of(time - base_time) + _size_of(count) + _size_of(key_size) + _size_of(value_size)
+        size += (key_size if key_size > 0 else 0) + (value_size if value_size > 0 else 0) + _size_of(headers)
         for header in range(header_first, header_last):
             if len(name_valid) > 0 and not name_valid[header]:
                 state[NEEDED] = place
@@ -251,7 +251,7 @@ def fill(  # noqa: PLR0915  (each call from here would be a copy of its machine 
             content_size = np.int64(-1)
             if len(content_valid) == 0 or content_valid[header]:
                 content_size = np.int64(content_ends[header + 1]) - content_ends[header]
-            size += _size_of(name_size) + name_size + _size_of(content_size) + max(content_size, 0)
+            size += _size_of(name_size) + name_size + _size_of(content_size) + (content_size if content_size > 0 else 0)
         total = _size_of(size) + size
         if count > 0 and at + total > limit:
             break

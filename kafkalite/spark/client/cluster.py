@@ -72,13 +72,22 @@ class Cluster:
 
     def broker(self, broker_id: int) -> Connection:
         """The connection to a broker by its id. Raises :class:`ConnectionLostError`."""
+        return self._connect(self.address(broker_id))
+
+    def address(self, broker_id: int) -> tuple[str, int]:
+        """Host and port of a broker. Raises :class:`ConnectionLostError`."""
         address = self._addresses.get(broker_id)
         if address is None:
             self.refresh(())
             address = self._addresses.get(broker_id)
         if address is None:
             raise ConnectionLostError(f"broker {broker_id} is not there")
-        return self._connect(address)
+        return address
+
+    def brokers(self) -> list[int]:
+        """Ids of the brokers that are there now. Raises as :meth:`refresh`."""
+        self.refresh(())
+        return sorted(self._addresses)
 
     def topics(self, names: Collection[str] | None) -> dict[str, TopicState]:
         """What the cluster says of topics (``None``: of all), errors included; leaders are remembered.
@@ -139,11 +148,24 @@ class Cluster:
     def find_coordinator(self, kind: int, key: str) -> Connection:
         """The connection to the coordinator of a group (:data:`GROUP`) or of a transactional id
         (:data:`TRANSACTION`). ``ApiError`` and :class:`ConnectionLostError`: use it inside :meth:`retry`."""
-        answer = self.any_connection().ask(ApiKey.FIND_COORDINATOR, {"key": key, "key_type": kind}, 3)
-        if answer.error_code:
-            raise ApiError(ErrorCode(answer.error_code), f"no coordinator of {key}")
-        self._addresses[answer.node_id] = (answer.host, answer.port)
-        return self.broker(answer.node_id)
+        return self.broker(self.find_coordinators(kind, (key,))[key])
+
+    def find_coordinators(self, kind: int, keys: Collection[str]) -> dict[str, int]:
+        """The ids of the brokers that coordinate ``keys``. Raises as :meth:`find_coordinator`."""
+        connection = self.any_connection()
+        if connection.version(ApiKey.FIND_COORDINATOR, 4) < 4:
+            asked = [({"key": key, "key_type": kind}, key) for key in keys]
+            answers = [(key, connection.ask(ApiKey.FIND_COORDINATOR, fields, 3)) for fields, key in asked]
+        else:
+            fields = {"key_type": kind, "coordinator_keys": list(keys)}
+            answers = [(found.key, found) for found in connection.ask(ApiKey.FIND_COORDINATOR, fields, 4).coordinators]
+        places = {}
+        for key, answer in answers:
+            if answer.error_code:
+                raise ApiError(ErrorCode(answer.error_code), f"no coordinator of {key}")
+            self._addresses[answer.node_id] = (answer.host, answer.port)
+            places[key] = answer.node_id
+        return places
 
     def retry(self, what: str, attempt: Callable[[], T], timeout_ms: int | None = None) -> T:
         """``attempt()``, again after passing errors and lost connections, with fresh metadata.

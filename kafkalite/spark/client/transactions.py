@@ -1,0 +1,301 @@
+"""Transactions by single requests: begun, ended, fenced, listed; and offsets with metadata.
+
+Answers to: ``org.apache.kafka.clients.producer.internals.TransactionManager`` and the transactional half of
+``clients.admin.KafkaAdminClient``. Blocking shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import request_class
+from kafkalite.spark.client.cluster import GROUP, TRANSACTION, Cluster
+from kafkalite.spark.client.coordinators import Coordinators, Request
+from kafkalite.spark.client.errors import KafkaClientError
+
+NO_TIMEOUT = 0x7FFFFFFF
+"""``transaction.timeout.ms`` of a transaction that stays open until it is ended, where the broker allows it."""
+FENCE_TIMEOUT_MS = 1000
+_BROKER = 4
+_FALLBACKS = (900_000, 60_000)
+
+
+class Producer(NamedTuple):
+    """Who writes: what InitProducerId gave. Without a transactional id: idempotent only."""
+
+    transactional_id: str | None
+    producer_id: int
+    producer_epoch: int
+
+
+class Described(NamedTuple):
+    """How far a transactional id is: Kafka's name of the state (``Ongoing``, …), and who has the id now."""
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+
+
+class Committed(NamedTuple):
+    """An offset and the text beside it."""
+
+    offset: int
+    metadata: str
+
+
+class Transactions:
+    """What a producer or an administrator may ask about transactions, at any broker; of one thread.
+
+    Everything raises :class:`KafkaClientError` where it fails for good, or for longer than ``default.api.timeout.ms``.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._coordinators = Coordinators(cluster)
+
+    def init_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
+        """A producer id, with a transactional id fenced for whoever had it, whose open transaction is aborted.
+
+        ``timeout_ms`` 0: as long as the broker allows.
+        """
+        if transactional_id is None:
+            answer = self._cluster.retry("InitProducerId", self._init_idempotent)
+            return Producer(None, answer.producer_id, answer.producer_epoch)
+        for wanted in (timeout_ms,) if timeout_ms else self._timeouts():
+            asked = {transactional_id: _init(transactional_id, wanted)}
+            answer = self._coordinators.exchange("InitProducerId", asked, {ErrorCode.INVALID_TRANSACTION_TIMEOUT})[
+                transactional_id
+            ]
+            if not answer.error_code:
+                return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+        raise KafkaClientError(f"InitProducerId: the broker refuses transaction.timeout.ms={wanted}: it allows less")
+
+    def add_partitions(self, producer: Producer, partitions: Collection[TopicPartition]) -> None:
+        """Make ``partitions`` part of the open transaction; the first open it."""
+        name = producer.transactional_id
+        assert name is not None
+        make = request_class(ApiKey.ADD_PARTITIONS_TO_TXN).AddPartitionsToTxnTopic
+        fields = {
+            "v3_and_below_transactional_id": name,
+            "v3_and_below_producer_id": producer.producer_id,
+            "v3_and_below_producer_epoch": producer.producer_epoch,
+            "v3_and_below_topics": [
+                make(name=topic, partitions=numbers) for topic, numbers in _by_topic(partitions).items()
+            ],
+        }
+
+        def attempt() -> None:
+            answer = self._coordinators.ask(TRANSACTION, name, (ApiKey.ADD_PARTITIONS_TO_TXN, fields, 3))
+            refused = [
+                (ErrorCode(found.partition_error_code), TopicPartition(topic.name, found.partition_index))
+                for topic in answer.results_by_topic_v3_and_below
+                for found in topic.results_by_partition
+                if found.partition_error_code
+            ]
+            # Partitions that are fine are marked as not attempted where another is not.
+            refused.sort(key=lambda each: each[0] is ErrorCode.OPERATION_NOT_ATTEMPTED)
+            if refused:
+                self._coordinators.forget(TRANSACTION, (name,))
+                raise ApiError(refused[0][0], f"{name}, {refused[0][1]}")
+
+        self._cluster.retry(f"AddPartitionsToTxn of {name}", attempt)
+
+    def end(self, producers: Iterable[Producer], *, commit: bool) -> dict[Producer, ErrorCode]:
+        """Commit or abort open transactions, and wait until their markers are written: readers see the end.
+
+        ``NONE`` where that is so, which it is too where it was ended that way before; else why it cannot be:
+        INVALID_TXN_STATE, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING.
+        """
+        named = {str(each.transactional_id): each for each in producers}
+        asked = {name: _end(each, commit) for name, each in named.items()}
+        what = f"EndTxn ({'commit' if commit else 'abort'})"
+        refusals = {
+            ErrorCode.INVALID_TXN_STATE,
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            ErrorCode.PRODUCER_FENCED,
+            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        }
+        codes: dict[str, int] = {}
+        # EndTxn answers when the decision is durable, before markers are written. Said again, it answers that it is
+        # busy until they are.
+        for _ in range(2):
+            again = {name: request for name, request in asked.items() if not codes.get(name)}
+            codes |= {
+                name: answer.error_code for name, answer in self._coordinators.exchange(what, again, refusals).items()
+            }
+        return {each: ErrorCode(codes[name]) for name, each in named.items()}
+
+    def fence(self, transactional_ids: Collection[str]) -> None:
+        """Abort what is open under these ids, and let nobody go on with them who has them now."""
+        self._coordinators.exchange(
+            "InitProducerId", {name: _init(name, FENCE_TIMEOUT_MS) for name in transactional_ids}
+        )
+
+    def describe(self, transactional_ids: Collection[str]) -> dict[str, Described | None]:
+        """How far each is; ``None``: the cluster knows no such id (any more)."""
+        found: dict[str, Described | None] = {}
+
+        def attempt() -> None:
+            missing = [name for name in transactional_ids if name not in found]
+            for node, names in self._coordinators.at(TRANSACTION, missing).items():
+                answer = self._cluster.broker(node).ask(ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": names}, 0)
+                for each in answer.transaction_states:
+                    if each.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                        found[each.transactional_id] = None
+                    elif each.error_code:
+                        raise ApiError(ErrorCode(each.error_code), each.transactional_id)
+                    else:
+                        found[each.transactional_id] = Described(
+                            each.transaction_state, each.producer_id, each.producer_epoch
+                        )
+
+        self._coordinators.retry("DescribeTransactions", TRANSACTION, transactional_ids, attempt)
+        return found
+
+    def open_transactions(self, prefix: str) -> list[str]:
+        """Transactional ids that begin with ``prefix`` and have a transaction open, at whichever broker."""
+        found: set[str] = set()
+
+        def attempt() -> None:
+            for node in self._cluster.brokers():
+                fields = {"state_filters": ["Ongoing"], "producer_id_filters": []}
+                answer = self._cluster.broker(node).ask(ApiKey.LIST_TRANSACTIONS, fields, 0)
+                if answer.error_code:
+                    raise ApiError(ErrorCode(answer.error_code), f"broker {node}")
+                found.update(each.transactional_id for each in answer.transaction_states)
+
+        self._cluster.retry("ListTransactions", attempt)
+        return sorted(name for name in found if name.startswith(prefix))
+
+    def commit_offsets(self, producer: Producer, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        """Commit ``offsets`` of a group, all or none and once: in a transaction of ``producer``'s.
+
+        Raises where ``producer`` was fenced; then, and where the answer stayed out, whether they are committed must be
+        asked by whoever fenced it.
+        """
+        name = producer.transactional_id
+        assert name is not None
+        head = {
+            "transactional_id": name,
+            "producer_id": producer.producer_id,
+            "producer_epoch": producer.producer_epoch,
+            "group_id": group,
+        }
+        self._coordinators.exchange("AddOffsetsToTxn", {name: (ApiKey.ADD_OFFSETS_TO_TXN, head, 3)})
+        topic_class = request_class(ApiKey.TXN_OFFSET_COMMIT).TxnOffsetCommitRequestTopic
+        make = topic_class.TxnOffsetCommitRequestPartition
+        topics = [
+            topic_class(
+                name=topic,
+                partitions=[
+                    make(
+                        partition_index=number,
+                        committed_offset=offsets[TopicPartition(topic, number)].offset,
+                        committed_leader_epoch=-1,
+                        committed_metadata=offsets[TopicPartition(topic, number)].metadata,
+                    )
+                    for number in numbers
+                ],
+            )
+            for topic, numbers in _by_topic(offsets).items()
+        ]
+        fields = head | {"generation_id": -1, "member_id": "", "group_instance_id": None, "topics": topics}
+
+        def attempt() -> None:
+            answer = self._coordinators.ask(GROUP, group, (ApiKey.TXN_OFFSET_COMMIT, fields, 3))
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    if each.error_code:
+                        self._coordinators.forget(GROUP, (group,))
+                        raise ApiError(
+                            ErrorCode(each.error_code), f"group {group}, {topic.name}-{each.partition_index}"
+                        )
+
+        self._cluster.retry("TxnOffsetCommit", attempt)
+        code = self.end((producer,), commit=True)[producer]
+        if code:
+            raise KafkaClientError(f"EndTxn of {name}: {code.name}")
+
+    def fetch_offsets(self, group: str) -> dict[TopicPartition, Committed]:
+        """All offsets of a group, once no transaction may change them any more."""
+
+        def attempt() -> dict[TopicPartition, Committed]:
+            fields = {"group_id": group, "topics": None, "require_stable": True}
+            answer = self._coordinators.ask(GROUP, group, (ApiKey.OFFSET_FETCH, fields, 7))
+            found = {}
+            errors = [answer.error_code]
+            for topic in answer.topics:
+                for each in topic.partitions:
+                    errors.append(each.error_code)
+                    if each.committed_offset >= 0:
+                        place = TopicPartition(topic.name, each.partition_index)
+                        found[place] = Committed(each.committed_offset, each.metadata or "")
+            for error in filter(None, errors):
+                self._coordinators.forget(GROUP, (group,))
+                raise ApiError(ErrorCode(error), f"group {group}")
+            return found
+
+        return self._cluster.retry("OffsetFetch", attempt)
+
+    def _init_idempotent(self) -> Any:
+        fields = {"transactional_id": None, "transaction_timeout_ms": NO_TIMEOUT}
+        answer = self._cluster.any_connection().ask(ApiKey.INIT_PRODUCER_ID, fields | _NOBODY, 4)
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code), "InitProducerId")
+        return answer
+
+    def _timeouts(self) -> Iterable[int]:
+        """Timeouts to ask for, the longest first."""
+        yield NO_TIMEOUT
+        known = self._cluster.retry("DescribeConfigs", partial(_max_timeout, self._cluster))
+        if known:
+            yield known
+        yield from _FALLBACKS
+
+
+_NOBODY = {"producer_id": -1, "producer_epoch": -1}
+
+
+def _init(transactional_id: str, timeout_ms: int) -> Request:
+    fields = {"transactional_id": transactional_id, "transaction_timeout_ms": timeout_ms}
+    return ApiKey.INIT_PRODUCER_ID, fields | _NOBODY, 4
+
+
+def _end(producer: Producer, commit: bool) -> Request:
+    fields = {
+        "transactional_id": producer.transactional_id,
+        "producer_id": producer.producer_id,
+        "producer_epoch": producer.producer_epoch,
+        "committed": commit,
+    }
+    return ApiKey.END_TXN, fields, 3
+
+
+def _max_timeout(cluster: Cluster) -> int:
+    """The broker's ``transaction.max.timeout.ms``; 0 where it does not say."""
+    node = cluster.brokers()[0]
+    name = "transaction.max.timeout.ms"
+    make = request_class(ApiKey.DESCRIBE_CONFIGS).DescribeConfigsResource
+    resource = make(resource_type=_BROKER, resource_name=str(node), configuration_keys=[name])
+    answer = cluster.broker(node).ask(
+        ApiKey.DESCRIBE_CONFIGS,
+        {"resources": [resource], "include_synonyms": False, "include_documentation": False},
+        3,
+    )
+    for result in answer.results:
+        for config in result.configs or ():
+            if config.name == name and config.value and config.value.isdecimal():
+                return int(config.value)
+    return 0
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    topics: dict[str, list[int]] = {}
+    for topic, number in sorted(partitions):
+        topics.setdefault(topic, []).append(number)
+    return topics

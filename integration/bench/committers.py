@@ -20,7 +20,7 @@ from kafkalite.protocol.codec import decode_response, encode_request, request_cl
 from kafkalite.protocol.frames import request_header
 
 COMMIT_VERSION, ANY_BROKER_VERSION = 7, 0
-WATCH_INTERVAL = 0.2
+WATCH_INTERVAL = 1.0
 """Seconds between two looks of each broker: its watches are laid anew by them."""
 MARK = 0x5A5A5A5A00000000
 WARM_SECONDS = 0.5

@@ -171,6 +171,16 @@ def test_written_loaded_and_a_clean_tree() -> None:
     assert not [fault for fault in verify({p: (n.data, n.stat()) for p, n in tree.items()}) if "transact" in fault.path]
 
 
+@pytest.mark.parametrize("name", ["a/b", "..", "%", "%41", "\x00", "ünï ©ode"])
+def test_ids_of_every_kind_are_written_and_loaded(name: str) -> None:
+    house = House()
+    store, claim, _ = house.claimed(name)
+    metadata = TransactionMetadata(name, 5, 0, timeout_ms=1, update_ms=1)
+    stored = run(store.write(claim, metadata, NEW))
+    assert run(store.load(run(store.partition_for(name)))) == {name: stored}
+    assert run(store.remove(claim, [stored])) == [True]
+
+
 def test_one_that_cannot_be_understood_does_not_hide_the_others() -> None:
     house = House()
     store, claim, client = house.claimed("orders-1")

@@ -24,10 +24,6 @@ NO_ENDS = frozen(np.zeros(0, np.int32))
 NO_BYTES = frozen(np.zeros(0, np.uint8))
 
 
-class ColumnError(Exception):
-    """Columns that cannot be written, in Spark's words."""
-
-
 @dataclass(frozen=True)
 class Bytes:
     """A column of texts: row r is ``data[ends[r]:ends[r + 1]]`` where ``valid[r]``; ``valid`` empty: all are there.
@@ -60,23 +56,6 @@ class Columns:
     names: Bytes
     contents: Bytes
     times: Any
-
-
-def check_columns(schema: pa.Schema, topic: str | None) -> None:
-    """Whether such columns can be written; ``topic``: what the option says. Raises :class:`ColumnError`."""
-    if topic is None and "topic" not in schema.names:
-        raise ColumnError(
-            "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
-        )
-    if "value" not in schema.names:
-        raise ColumnError("Required attribute 'value' not found")
-    for name in ("key", "value"):
-        _check(schema, name, _is_bytes, "string or binary")
-    if topic is None:
-        _check(schema, "topic", _is_string, "string")
-    _check(schema, "partition", pa.types.is_int32, "int")
-    _check(schema, "headers", _is_headers, "array<struct<key:string,value:binary>>")
-    _check(schema, "timestamp", pa.types.is_timestamp, "timestamp")
 
 
 def read_columns(batch: Any, topic: str | None, now_ms: int) -> Columns:
@@ -140,26 +119,3 @@ def _bytes(column: Any) -> Bytes:
         return Bytes(frozen(np.zeros(rows + 1, np.int32)), NO_BYTES, _valid(column))
     ends = np.frombuffer(ends, np.int32)[column.offset : column.offset + rows + 1]
     return Bytes(ends, NO_BYTES if data is None else np.frombuffer(data, np.uint8), _valid(column))
-
-
-def _check(schema: pa.Schema, name: str, allowed: Any, words: str) -> None:
-    if name not in schema.names:
-        return
-    kind = schema.field(name).type
-    if not allowed(kind):
-        raise ColumnError(f"{name} attribute unsupported type {kind}. {name} must be a(n) {words}")
-
-
-def _is_string(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_bytes(kind: Any) -> bool:
-    return _is_string(kind) or bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
-
-
-def _is_headers(kind: Any) -> bool:
-    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not pa.types.is_struct(kind.value_type):
-        return False
-    pair = kind.value_type
-    return pair.num_fields == 2 and _is_string(pair.field(0).type) and _is_bytes(pair.field(1).type)

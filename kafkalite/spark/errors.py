@@ -26,3 +26,7 @@ class KafkaDataLossError(Exception):
 
 class KafkaReadError(Exception):
     """Records cannot be read; the text names topic, partition and offset."""
+
+
+class KafkaWriteError(Exception):
+    """Rows cannot be written; the text names topic, partition and offset."""

@@ -52,7 +52,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
     from kafkalite.spark.decode import BatchError, Decoder
 
     topic, number = wanted.partition
-    cluster = _cluster(options.client)
+    cluster = worker_cluster(options.client)
     decoder = Decoder(topic, number, include_headers=options.include_headers, check_crcs=options.client.check_crcs)
     offset: int | None = wanted.start
     while offset is not None and offset < wanted.end:
@@ -92,7 +92,7 @@ def _after_loss(cluster: Cluster, options: SourceOptions, wanted: OffsetRange, o
     return go_on
 
 
-def _cluster(config: ClientConfig) -> Cluster:
+def worker_cluster(config: ClientConfig) -> Cluster:
     """The cluster of a worker's former tasks, if they had the same options."""
     cluster = _clusters.pop(config, None) or Cluster(config)
     while len(_clusters) >= KEPT:

@@ -19,7 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from kafkalite.spark.options import SourceOptions, includes_headers
+from kafkalite.spark.options import OptionError, SourceOptions, includes_headers
+from kafkalite.spark.sink_options import SinkOptions
 
 
 class KafkaliteDataSource(DataSource):  # type: ignore[misc]
@@ -45,6 +46,27 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
         from kafkalite.spark.stream_reader import StreamReader
 
         return StreamReader(SourceOptions.parse(self.options, streaming=True))
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """For batch queries. Raises ``OptionError``."""
+        from kafkalite.spark.writer import BatchWriter, check_schema
+
+        if overwrite:
+            raise OptionError(
+                "Save mode Overwrite not allowed for Kafka. Allowed save modes are Append and ErrorIfExists (default)."
+            )
+        options = SinkOptions.parse(self.options)
+        check_schema(schema, options.topic)
+        return BatchWriter(options)
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, N802  (complete mode appends, as in Spark's sink)
+        """For streaming queries. Raises ``OptionError``."""
+        from kafkalite.spark.sink import StreamWriter
+        from kafkalite.spark.writer import check_schema
+
+        options = SinkOptions.parse(self.options)
+        check_schema(schema, options.topic)
+        return StreamWriter(options)
 
 
 def read_schema(include_headers: bool) -> StructType:

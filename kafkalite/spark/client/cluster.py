@@ -96,8 +96,9 @@ class Cluster:
         """
         return self.retry("Metadata", lambda: self.refresh(names))
 
-    def refresh(self, names: Collection[str] | None) -> dict[str, TopicState]:
-        """:meth:`topics`, asked once."""
+    def refresh(self, names: Collection[str] | None, *, create: bool = False) -> dict[str, TopicState]:
+        """:meth:`topics`, asked once; ``create`` lets a broker with ``auto.create.topics.enable`` make what is not
+        there."""
         from kafkalite.protocol.codec import request_class
 
         connection = self.any_connection()
@@ -106,7 +107,7 @@ class Cluster:
             ApiKey.METADATA,
             {
                 "topics": None if names is None else [kind(name=name) for name in names],
-                "allow_auto_topic_creation": False,
+                "allow_auto_topic_creation": create,
             },
             9,
         )

@@ -1,0 +1,277 @@
+"""A stream's rows into topics, each once for readers with ``read_committed``.
+
+Answers to: ``org.apache.spark.sql.kafka010.KafkaStreamingWrite``, which writes at least once. Blocking shell around
+:mod:`kafkalite.spark.decision`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from kafkalite.common.types import TopicPartition
+from kafkalite.spark.attempts import (
+    Attempt,
+    Decision,
+    State,
+    committer_of,
+    from_chunks,
+    group_of,
+    parse_attempt,
+    prefix_of,
+    state_of,
+    to_chunks,
+)
+from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.errors import KafkaClientError
+from kafkalite.spark.client.transactions import Producer, Transactions
+from kafkalite.spark.decision import Describe, Done, End, Known, Look, Record, Step, Sweep, is_settled, next_step
+from kafkalite.spark.errors import KafkaWriteError
+from kafkalite.spark.reading import worker_cluster
+from kafkalite.spark.sink_options import SinkOptions
+from kafkalite.spark.writer import RowWriter, write_at_least_once
+
+log = logging.getLogger(__name__)
+COMMIT_TIMEOUT_MS = 60_000
+"""How long the transaction that records a decision may be open."""
+_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+class AttemptMessage(WriterCommitMessage):  # type: ignore[misc]
+    """What a task attempt hands to the driver. ``attempt`` is ``None`` where it had no rows, or where it ``skipped``
+    them: the batch is decided."""
+
+    def __init__(
+        self, query: str, batch_id: int, attempt: Attempt | None, topics: list[str], rows: int, *, skipped: bool = False
+    ) -> None:
+        super().__init__()
+        self.query = query
+        self.batch_id = batch_id
+        self.attempt = attempt
+        self.topics = topics
+        self.rows = rows
+        self.skipped = skipped
+
+
+class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """``df.writeStream.format("kafkalite")``: exactly once, or at least once with ``kafkalite.exactlyOnce=false``."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        self.nonce = os.urandom(6).hex()
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """One task attempt's rows of a micro-batch."""
+        if not self.options.exactly_once:
+            return write_at_least_once(self.options, iterator)
+        context = TaskContext.get()
+        query = context and context.getLocalProperty(_QUERY)
+        batch = context and context.getLocalProperty(_BATCH)
+        if query is None or batch is None:
+            raise KafkaWriteError(f"the task knows no {_QUERY} or {_BATCH}: set kafkalite.exactlyOnce=false")
+        return write_attempt(self.options, query, int(batch), self.nonce, iterator)
+
+    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803  (Spark's signature)
+        """Make the rows of the batch visible. Raises ``DecisionError`` and ``KafkaClientError``."""
+        if self.options.exactly_once:
+            commit(self.options, messages)
+
+    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  (as above)
+        """Give the batch's rows up, unless they were decided."""
+        if self.options.exactly_once:
+            abort(self.options, messages, None, batchId)
+
+
+def write_attempt(options: SinkOptions, query: str, batch_id: int, nonce: str, batches: Iterator[Any]) -> Any:
+    """One task attempt: its rows into a transaction of its own, which is left open. Raises ``KafkaWriteError``."""
+    context = TaskContext.get()
+    task, number = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
+    cluster = worker_cluster(options.client)
+    opened = OpenedAttempt(options, cluster, query, Attempt(batch_id, nonce, task, number))
+    writer = RowWriter(options, cluster, opened.begin)
+    try:
+        for batch in batches:
+            if batch.num_rows and opened.is_settled():
+                log.info("query %s, batch %d is decided: task %d writes nothing", query, batch_id, task)
+                return AttemptMessage(query, batch_id, None, [], 0, skipped=True)
+            writer.write(batch)
+        writer.flush()
+    except BaseException as error:
+        opened.give_up()
+        if isinstance(error, KafkaClientError):
+            raise KafkaWriteError(str(error)) from None
+        raise
+    finally:
+        writer.close()
+    return AttemptMessage(query, batch_id, opened.attempt, writer.topics, writer.rows)
+
+
+class OpenedAttempt:
+    """The transaction of a task attempt, opened when there are rows."""
+
+    def __init__(self, options: SinkOptions, cluster: Cluster, query: str, attempt: Attempt) -> None:
+        self._options = options
+        self._transactions = Transactions(cluster)
+        self._query = query
+        self._named = attempt
+        self._looked = False
+        self._producer: Producer | None = None
+        self.attempt: Attempt | None = None
+        """Who wrote; ``None`` before there was a row."""
+
+    def is_settled(self) -> bool:
+        """Whether somebody else's rows are the batch's already; asked once, before the first row."""
+        if self._looked:
+            return False
+        self._looked = True
+        return self._is_settled()
+
+    def begin(self, partitions: Collection[TopicPartition]) -> Producer:
+        """Make ``partitions`` part of the transaction."""
+        first = self._producer is None
+        if self._producer is None:
+            producer = self._transactions.init_producer(
+                self._named.name(self._query), self._options.transaction_timeout_ms
+            )
+            self._producer = producer
+            self.attempt = self._named._replace(
+                producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
+            )
+        self._transactions.add_partitions(self._producer, partitions)
+        # An attempt that comes so late that nobody looks for it any more must see to its own end: whatever is open
+        # when the batch's commit sweeps is found by it, and what is opened after that finds the decision here.
+        if first and self._is_settled():
+            raise KafkaWriteError(f"query {self._query}: batch {self._named.batch_id} was decided without this attempt")
+        return self._producer
+
+    def give_up(self) -> None:
+        """Abort it, if that can be done at once; else the batch's commit or abort will."""
+        if self._producer is not None:
+            try:
+                self._transactions.end((self._producer,), commit=False)
+            except KafkaClientError as error:
+                log.warning("%s stays open for now: %s", self._producer.transactional_id, error)
+
+    def _is_settled(self) -> bool:
+        batch_id = self._named.batch_id
+        decision = from_chunks(self._transactions.fetch_offsets(group_of(self._query)).values())
+        if decision is None or decision.batch_id < batch_id:
+            return False
+        states = {}
+        if decision.batch_id == batch_id:
+            states = _describe(self._transactions, self._query, decision.winners)
+        return is_settled(decision, batch_id, states)
+
+
+def commit(options: SinkOptions, messages: list[Any]) -> None:
+    """Decide the batch of ``messages``, once, and carry the decision out, whoever made it."""
+    given = [message for message in messages if isinstance(message, AttemptMessage)]
+    if not given:
+        return
+    attempts = tuple(message.attempt for message in given if message.attempt is not None)
+    known = Known(
+        given[0].batch_id,
+        attempts,
+        skipped=any(message.skipped for message in given),
+        accept_loss=not options.fail_on_data_loss,
+    )
+    with Cluster(options.client) as cluster:
+        topics = {topic for message in given for topic in message.topics}
+        Committer(cluster, given[0].query, topics).run(known)
+
+
+def abort(options: SinkOptions, messages: list[Any], query: str | None, batch_id: int) -> None:
+    """Abort every attempt of a batch, unless it was decided: then who runs it again will finish it."""
+    given = [message for message in messages if isinstance(message, AttemptMessage)]
+    if query is None:
+        if not given:
+            log.warning(
+                "batch %d: no task came to its end; its transactions are aborted when it is run again", batch_id
+            )
+            return
+        query = given[0].query
+    with Cluster(options.client) as cluster:
+        Committer(cluster, query, ()).abort(batch_id)
+
+
+class Committer:
+    """Carries out what :mod:`kafkalite.spark.decision` says. ``topics``: where the batch's rows are."""
+
+    def __init__(self, cluster: Cluster, query: str, topics: Collection[str]) -> None:
+        self._cluster = cluster
+        self._transactions = Transactions(cluster)
+        self._query = query
+        self._topics = topics
+        self._committer: Producer | None = None
+
+    def run(self, known: Known) -> Known:
+        """Until there is nothing left to do. Raises ``DecisionError`` and ``KafkaClientError``."""
+        while not isinstance(step := next_step(known), Done):
+            known = self.perform(step, known)
+        if step.lost:
+            log.error(
+                "batch %d of query %s: rows of %d transactions are lost", known.batch_id, self._query, len(step.lost)
+            )
+        return known
+
+    def abort(self, batch_id: int) -> None:
+        """Sweep a batch that is not decided, and cannot be any more by a commit that is still under way."""
+        known = self.perform(Look(), Known(batch_id))
+        if known.recorded is None or known.recorded.batch_id < batch_id:
+            self.perform(Sweep(batch_id), known)
+
+    def perform(self, step: Step, known: Known) -> Known:
+        """One step, and what is known after it."""
+        transactions, query = self._transactions, self._query
+        if isinstance(step, Look):
+            self._committer = transactions.init_producer(committer_of(query), COMMIT_TIMEOUT_MS)
+            recorded = from_chunks(transactions.fetch_offsets(group_of(query)).values())
+            return replace(known, looked=True, recorded=recorded)
+        if isinstance(step, Describe):
+            return known.after(_describe(transactions, query, step.attempts))
+        if isinstance(step, Record):
+            self._record(step.decision)
+            return replace(known, recorded=step.decision)
+        if isinstance(step, End):
+            codes = transactions.end([each.producer(query) for each in step.attempts], commit=step.commit)
+            ended = State.COMMITTED if step.commit else State.LOST
+            states = {each: ended for each in step.attempts if not codes[each.producer(query)]}
+            others = [each for each in step.attempts if each not in states]
+            return known.after(states | _describe(transactions, query, others))
+        assert isinstance(step, Sweep)
+        names = transactions.open_transactions(prefix_of(query))
+        kept = {each.name(query) for each in step.keep}
+        parsed = {name: parse_attempt(query, name) for name in names if name not in kept}
+        found = [name for name, attempt in parsed.items() if attempt is not None and attempt.batch_id <= step.batch_id]
+        if found:
+            log.info("query %s, batch %d: aborting %d attempts", query, step.batch_id, len(found))
+            transactions.fence(found)
+        return replace(known, swept=True)
+
+    def _record(self, decision: Decision) -> None:
+        assert self._committer is not None
+        chunks = to_chunks(decision)
+        home = min(self._topics)
+        leaders = self._cluster.topics((home,))[home].leaders
+        if len(chunks) > len(leaders):
+            raise KafkaClientError(
+                f"batch {decision.batch_id}: {len(decision.winners)} tasks are too many to be remembered beside "
+                f"the offsets of {len(leaders)} partitions of topic {home}; coalesce() to fewer"
+            )
+        places = [TopicPartition(home, number) for number in sorted(leaders)]
+        self._transactions.commit_offsets(
+            self._committer, group_of(self._query), dict(zip(places, chunks, strict=False))
+        )
+
+
+def _describe(transactions: Transactions, query: str, attempts: Collection[Attempt]) -> dict[Attempt, State]:
+    if not attempts:
+        return {}
+    found = transactions.describe([each.name(query) for each in attempts])
+    return {each: state_of(each, found[each.name(query)]) for each in attempts}

@@ -1,0 +1,258 @@
+"""A batch query's result into topics: at least once, or once where the write has a name.
+
+Answers to: ``org.apache.spark.sql.kafka010.{KafkaBatchWrite,KafkaWriter,KafkaWriteTask}``. Blocking shell.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.errors import RETRIABLE, KafkaClientError
+from kafkalite.spark.client.produce import Sender
+from kafkalite.spark.client.transactions import Producer, Transactions
+from kafkalite.spark.errors import KafkaWriteError
+from kafkalite.spark.options import OptionError
+from kafkalite.spark.reading import worker_cluster
+from kafkalite.spark.sink_options import SinkOptions
+
+OPEN_BYTES = 32 << 20
+"""Bytes of batches that are being filled, of all partitions together."""
+_COLUMNS = {
+    "topic": ("string",),
+    "key": ("string", "binary"),
+    "value": ("string", "binary"),
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+}
+
+
+def check_schema(schema: StructType, topic: str | None) -> None:
+    """Whether such columns can be written; ``topic``: what the option says. Raises ``OptionError`` in Spark's words."""
+    found = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if topic is None and "topic" not in found:
+        raise OptionError(
+            "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
+        )
+    if "value" not in found:
+        raise OptionError("Required attribute 'value' not found")
+    for name, allowed in _COLUMNS.items():
+        kind = found.get(name, allowed[0])
+        if name == "topic" and topic is not None:
+            continue
+        if kind not in allowed and not kind.startswith("string collate"):
+            raise OptionError(f"{name} attribute unsupported type {kind}. {name} must be a(n) {' or '.join(allowed)}")
+
+
+class RowWriter:
+    """One task's rows, from Arrow record batches to acknowledged records.
+
+    ``begin`` is called with partitions before the first records go to them, and gives who writes. Failures name topic,
+    partition and offset: ``KafkaWriteError``.
+    """
+
+    def __init__(
+        self, options: SinkOptions, cluster: Cluster, begin: Callable[[Collection[TopicPartition]], Producer | None]
+    ) -> None:
+        # Not before a task needs them: machine code takes a while to load, and planning happens in another process.
+        from kafkalite.spark.encode import OpenBatch
+        from kafkalite.spark.partitioners import Partitioner
+
+        self._options = options
+        self._cluster = cluster
+        self._begin = begin
+        self._begun: set[TopicPartition] = set()
+        self._producer: Producer | None = None
+        self._sender: Sender | None = None
+        self._open: dict[TopicPartition, OpenBatch] = {}
+        self._new_batch = partial(OpenBatch, options.batch_bytes)
+        self._partitioner = Partitioner(
+            options.batch_bytes,
+            int.from_bytes(os.urandom(8), "big"),
+            round_robin=options.round_robin,
+            ignore_keys=options.ignore_keys,
+        )
+        self.rows = 0
+        """Rows taken in."""
+
+    @property
+    def topics(self) -> list[str]:
+        """Where rows went."""
+        return sorted({partition.topic for partition in self._begun})
+
+    def write(self, batch: Any) -> None:
+        """Take in the rows of an Arrow record batch; some are sent, some wait."""
+        import numpy as np
+
+        from kafkalite.spark import encode_kernels
+        from kafkalite.spark.columns import read_columns
+        from kafkalite.spark.encode import EncodeError
+        from kafkalite.spark.partitioners import PartitionError
+
+        if not batch.num_rows:
+            return
+        columns = read_columns(batch, self._options.topic, time.time_ns() // 1_000_000)
+        try:
+            for topic in self._partitioner.missing([name for name in columns.topic_names if name is not None]):
+                self._partitioner.add(topic, self._leaders(topic))
+            slots = self._partitioner.assign(columns, columns.topic_names)
+            starts = np.empty(len(self._partitioner.slots) + 1, np.int64)
+            order = np.empty(columns.rows, np.int64)
+            encode_kernels.group(slots, starts, order)
+            used = np.flatnonzero(np.diff(starts)).tolist()
+            self._prepare([self._partitioner.slots[slot] for slot in used])
+            for slot in used:
+                self._append(self._partitioner.slots[slot], columns, order, int(starts[slot]), int(starts[slot + 1]))
+        except (PartitionError, EncodeError) as error:
+            raise KafkaWriteError(f"row {self.rows + error.row} of the task: {error}") from None
+        except KafkaClientError as error:
+            raise KafkaWriteError(str(error)) from None
+        self.rows += columns.rows
+        if sum(each.size for each in self._open.values()) > OPEN_BYTES:
+            self._send_all()
+
+    def flush(self) -> None:
+        """Return when all rows are acknowledged."""
+        try:
+            self._send_all()
+            if self._sender is not None:
+                self._sender.flush()
+        except KafkaClientError as error:
+            raise KafkaWriteError(str(error)) from None
+
+    def close(self) -> None:
+        """Give up what was not sent."""
+        if self._sender is not None:
+            self._sender.close()
+
+    def _prepare(self, partitions: list[TopicPartition]) -> None:
+        fresh = [partition for partition in partitions if partition not in self._begun]
+        if not fresh:
+            return
+        producer = self._begin(fresh)
+        self._begun.update(fresh)
+        if self._sender is None:
+            options = self._options
+            self._producer = producer
+            self._sender = Sender(
+                self._cluster, producer, options.acks, options.request_bytes, options.delivery_timeout_ms
+            )
+
+    def _append(self, partition: TopicPartition, columns: Any, order: Any, first: int, last: int) -> None:
+        batch = self._open.get(partition)
+        if batch is None:
+            batch = self._open[partition] = self._new_batch()
+        while (first := batch.append(columns, order, first, last)) < last:
+            self._send(partition)
+
+    def _send(self, partition: TopicPartition) -> None:
+        from kafkalite.spark.encode import Stamp
+
+        batch = self._open[partition]
+        producer = self._producer
+        assert self._sender is not None
+
+        def seal(sequence: int) -> memoryview:
+            stamp = Stamp()
+            if producer is not None:
+                transactional = producer.transactional_id is not None
+                stamp = Stamp(producer.producer_id, producer.producer_epoch, sequence, transactional)
+            return batch.seal(self._options.codec, stamp)
+
+        self._sender.send(partition, batch.count, seal)
+
+    def _send_all(self) -> None:
+        for partition, batch in self._open.items():
+            if batch.count:
+                self._send(partition)
+
+    def _leaders(self, topic: str) -> dict[int, int]:
+        """Partitions of a topic, with their leaders. Waits for it, as Kafka's producer does."""
+        deadline = time.monotonic() + self._options.max_block_ms / 1000
+        while True:
+            state = self._cluster.retry(
+                f"Metadata of topic {topic}",
+                lambda: self._cluster.refresh((topic,), create=True),
+                self._options.max_block_ms,
+            ).get(topic)
+            if state is not None and state.leaders and not state.error:
+                return state.leaders
+            code = ErrorCode(state.error if state is not None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            if code and code not in RETRIABLE:
+                raise KafkaClientError(f"topic {topic}: {code.name}")
+            if time.monotonic() > deadline:
+                raise KafkaClientError(f"Topic {topic} not present in metadata after {self._options.max_block_ms} ms.")
+            time.sleep(self._cluster.config.retry_backoff_ms / 1000)
+
+
+class Written(WriterCommitMessage):  # type: ignore[misc]
+    """What a task says at its end: how many rows it wrote."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.rows = rows
+
+
+def write_at_least_once(options: SinkOptions, batches: Iterator[Any]) -> WriterCommitMessage:
+    """One task: returns when all rows are acknowledged. Raises ``KafkaWriteError``."""
+    cluster = worker_cluster(options.client)
+    producers: list[Producer | None] = []
+
+    def begin(_: Collection[TopicPartition]) -> Producer | None:
+        if not producers:
+            producers.append(Transactions(cluster).init_producer(None, 0) if options.idempotent else None)
+        return producers[0]
+
+    writer = RowWriter(options, cluster, begin)
+    try:
+        for batch in batches:
+            writer.write(batch)
+        writer.flush()
+        return Written(writer.rows)
+    finally:
+        writer.close()
+
+
+class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+    """``df.write.format("kafkalite")``: at least once, or once under the name ``kafkalite.batchId``."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self.options = options
+        self.nonce = os.urandom(6).hex()
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """One task's rows."""
+        if self.options.batch_id is None:
+            return write_at_least_once(self.options, iterator)
+        from kafkalite.spark.sink import write_attempt
+
+        return write_attempt(self.options, query_of(self.options.batch_id), 0, self.nonce, iterator)
+
+    def commit(self, messages: list[Any]) -> None:
+        """All tasks are through."""
+        if self.options.batch_id is not None:
+            from kafkalite.spark.sink import commit
+
+            commit(self.options, messages)
+
+    def abort(self, messages: list[Any]) -> None:
+        """A task failed, or :meth:`commit` did."""
+        if self.options.batch_id is not None:
+            from kafkalite.spark.sink import abort
+
+            abort(self.options, messages, query_of(self.options.batch_id), 0)
+
+
+def query_of(batch_id: str) -> str:
+    """Under which name a batch write takes part in what is made for streams."""
+    return f"batch-{batch_id}"

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence, Set
-from functools import partial
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupState
+from confluent_kafka import ConsumerGroupState, Producer
 
 from integration.harness.admin import admin
 from integration.harness.clients import fresh_topic
 from integration.harness.members import BEGINNING, END, Committed, Event, Member, MemberHost, Partition, Record
 from integration.harness.raw import RawClient
-from integration.harness.records import Item
 from integration.harness.wait import wait_for
 from integration.harness.wire import leaders
 from integration.test_clients_confluent import Confluent
@@ -25,10 +23,14 @@ from kafkalite.embedded.cluster import LocalCluster
 
 SHORT_SESSION: dict[str, Any] = {"session_timeout_ms": 2000, "heartbeat_interval_ms": 300}
 """Of members that are going to die."""
-TAKEOVER = 12.0
+TAKEOVER = 20.0
 """Seconds within which others have the partitions of a dead member: its session, and a busy machine's slack."""
-SOON = 15.0
+SOON = 25.0
 """Seconds within which whoever leaves is missed; its session would last twice as long."""
+
+
+SESSION_MS = 60000
+"""Of all other members."""
 
 
 class Ground:
@@ -55,19 +57,20 @@ class Ground:
 
     def write(self, topic: str, partitions: Iterable[int], records: int) -> list[str]:
         """``records`` in each partition; the values, of which no two are the same."""
-        items = [
-            Item(partition, int(time.time() * 1000), None, f"{topic} {next(self._numbers)}".encode(), ())
-            for partition in partitions
-            for _ in range(records)
-        ]
-        Confluent().produce(self.bootstrap, topic, items)
-        return [(item.value or b"").decode() for item in items]
+        sent = [(partition, f"{topic} {next(self._numbers)}") for partition in partitions for _ in range(records)]
+        errors: list[object] = []
+        producer = _producer(self.bootstrap)
+        for partition, value in sent:
+            told = lambda error, _: errors.append(error) if error else None  # noqa: E731
+            producer.produce(topic, value.encode(), partition=partition, on_delivery=told)
+        assert producer.flush(30) == 0 and not errors, errors
+        return [value for _, value in sent]
 
     def join(
         self, host: MemberHost, *topics: str, assignor: str = "range", group: str | None = None, **config: Any
     ) -> Member:
         """A member of the group, or of another; ``config`` with underscores for dots."""
-        named = {name.replace("_", "."): value for name, value in config.items()}
+        named = {"session.timeout.ms": SESSION_MS, **{name.replace("_", "."): value for name, value in config.items()}}
         member = host.open(self.bootstrap, group or self.group, topics, assignor=assignor, config=named)
         self._members.append(member)
         return member
@@ -86,6 +89,12 @@ class Ground:
         """Close whoever is still there."""
         for member in self._members:
             member.close()
+
+
+@cache
+def _producer(bootstrap: str) -> Producer:
+    """One for all tests: a new one takes half a second to begin."""
+    return Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "max.in.flight": 1, "log_level": 0})
 
 
 def parts(topic: str, *numbers: int) -> set[Partition]:

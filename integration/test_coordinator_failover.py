@@ -9,26 +9,15 @@ import json
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from integration.conftest import AGAINST_KAFKA, ClusterFactory
 from integration.faults.cluster import create_topic, guardian, is_registered, wait_in_sync
-from integration.faults.groups import PASSING, GroupClient, describe, find_coordinator, generation_of
-from integration.faults.members import (
-    AnyBrokerAsker,
-    CommitOnlooker,
-    Committer,
-    CoordinatorAsker,
-    GroupRecord,
-    NumberAsker,
-    SteadyProducer,
-)
-from integration.faults.worker import Worker
-from integration.harness.java_consumer import java_host
-from integration.harness.members import Member, MemberHost, python_host
+from integration.faults.group_load import GROUP, PARTITIONS, TOPIC, LoadedGroup
+from integration.faults.groups import PASSING, GroupClient, find_coordinator
 from integration.harness.tree import Tree
 from integration.harness.wait import wait_for
 from kafkalite.common.errors import ErrorCode
@@ -36,9 +25,7 @@ from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import read_znodes
 
 SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
-TOPIC, ASIDE, GROUP = "watched", "aside", "failover"
-PARTITIONS = 6
-RATE = 400
+ASIDE = "aside"
 COMMITS_EACH = 5
 """Commits that every member is to be acknowledged after a coordinator's death."""
 OVERRIDES = {
@@ -47,114 +34,10 @@ OVERRIDES = {
     # What the coordinator keeps there is to outlive it, with real Kafka.
     "offsets.topic.replication.factor": "3",
 }
-CLIENT = {"reconnect.backoff.max.ms": 200, "retry.backoff.ms": 50}
 NOBODY = 99
 """A broker that does not exist."""
 REFUSALS = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 LIBRARIES = ("confluent", "confluent", "java")
-
-
-class Group:
-    """Members of one group under load, and what they know."""
-
-    def __init__(self, cluster: LocalCluster, folder: Path, libraries: Sequence[str]) -> None:
-        self.cluster = cluster
-        self.record = GroupRecord()
-        self._producer = SteadyProducer(cluster.bootstrap, TOPIC, PARTITIONS, RATE)
-        self._hosts: dict[str, MemberHost] = {}
-        self.members: list[Member] = []
-        for library in libraries:
-            if library not in self._hosts:
-                self._hosts[library] = self._host(library, folder / f"{library}.log")
-            config = {} if library == "aiokafka" else CLIENT
-            self.members.append(self._hosts[library].open(cluster.bootstrap, GROUP, [TOPIC], config=config))
-        self.committers = [Committer(self.record, member, TOPIC) for member in self.members]
-        self.onlookers = self._onlookers()
-
-    def _host(self, library: str, log: Path) -> MemberHost:
-        return java_host(log) if library == "java" else python_host(library, log)
-
-    def _onlookers(self) -> list[CommitOnlooker]:
-        asks: list[tuple[str, Callable[[], dict[int, int]], bool]] = [
-            ("the coordinator", CoordinatorAsker(self.cluster, GROUP, TOPIC, PARTITIONS), True)
-        ]
-        if not AGAINST_KAFKA:
-            asks.append(("ZooKeeper", NumberAsker(self.cluster.zookeeper, GROUP, TOPIC, PARTITIONS), True))
-            for broker_id in self.cluster.broker_ids:
-                ask = AnyBrokerAsker(self.cluster.address(broker_id), GROUP, TOPIC, PARTITIONS)
-                # a broker hears of a commit a moment later than who made it
-                asks.append((f"broker {broker_id}", ask, False))
-        return [CommitOnlooker(name, self.record, ask, strict=strict) for name, ask, strict in asks]
-
-    def __enter__(self) -> Group:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
-            worker._stopping.set()
-        for host in self._hosts.values():
-            host.kill()
-
-    @property
-    def _workers(self) -> list[Worker]:
-        return [self._producer, *self.committers, *self.onlookers]
-
-    def start(self) -> None:
-        """Wait until every member has its share and has committed."""
-        share = PARTITIONS // len(self.members)
-
-        def settled() -> bool:
-            return all(len(member.assignment) == share for member in self.members) and (
-                len({member.generation for member in self.members}) == 1
-            )
-
-        wait_for(settled, "every member has its share", 60)
-        for worker in self._workers:
-            worker.start()
-        self.wait_commits(1)
-
-    def wait_commits(self, count: int, timeout: float = 60.0) -> None:
-        """Wait until every member's ``count`` next commits are acknowledged."""
-        targets = {committer: committer.commits + count for committer in self.committers}
-
-        def done() -> bool:
-            self.raise_failure()
-            return all(committer.commits >= target for committer, target in targets.items())
-
-        wait_for(done, f"every member is acknowledged {count} commits", timeout, 0.02)
-
-    def raise_failure(self) -> None:
-        """Raises what a worker died of."""
-        for worker in self._workers:
-            if worker.failure is not None:
-                raise worker.failure
-
-    def look(self) -> tuple[object, ...]:
-        """All that a coordinator's death may not change: ids, generations, callbacks, as members and brokers tell."""
-        told = describe(self.cluster, GROUP)
-        return (
-            told.state,
-            [member.member_id for member in told.members],
-            generation_of(self.cluster, GROUP, self.members[0].member_id),
-            [(member.member_id, member.generation, sorted(member.assignment)) for member in self.members],
-            [[event.kind for event in member.of("assigned", "revoked", "lost")] for member in self.members],
-        )
-
-    def judge(self) -> None:
-        """Raises ``AssertionError`` with all breaches so far."""
-        self.raise_failure()
-        with self.record.lock:
-            breaches = list(self.record.trail.breaches)
-        assert not breaches, "\n".join(breaches)
-
-    def stop(self) -> None:
-        """End the load; what is committed in the end is what the members had read and been acknowledged."""
-        self._producer.stop()
-        for committer in self.committers:
-            committer.stop()
-        for onlooker in self.onlookers:
-            onlooker.stop()
-        self.judge()
 
 
 def run_kills(make_cluster: ClusterFactory, folder: Path, libraries: Sequence[str], kills: int) -> None:
@@ -164,7 +47,7 @@ def run_kills(make_cluster: ClusterFactory, folder: Path, libraries: Sequence[st
     chance = random.Random(seed)
     cluster = make_cluster(3, OVERRIDES)
     create_topic(cluster, TOPIC, PARTITIONS)
-    with Group(cluster, folder, libraries) as group:
+    with LoadedGroup(cluster, folder, libraries) as group:
         group.start()
         before = group.look()
         # One of five leaves its session behind, which ends by its timeout alone.
@@ -219,7 +102,7 @@ def test_a_paused_coordinator_that_wakes_up_cannot_write(make_cluster: ClusterFa
     cluster = make_cluster(3, OVERRIDES)
     create_topic(cluster, TOPIC, PARTITIONS)
     create_topic(cluster, ASIDE, 1)
-    with Group(cluster, tmp_path, ("confluent", "confluent")) as group:
+    with LoadedGroup(cluster, tmp_path, ("confluent", "confluent")) as group:
         group.start()
         before = group.look()
         member, generation = group.members[0].member_id, group.members[0].generation

@@ -329,6 +329,11 @@ def test_transactional_logs_are_dumped(make_cluster: ClusterFactory) -> None:
         )
         wait_values([reader], 320)
         assert len(reader.records) == 320
+    # A replica that does not lead knows the same producers.
+    producers = ("describe-producers", "--topic", topic, "--partition", "0")
+    rows = Transactions(cluster.bootstrap).both(*producers, "--broker-id", "1")
+    assert rows and rows == Transactions(cluster.bootstrap).both(*producers, "--broker-id", "2")
+    assert sorted(row[5] == "None" for row in rows) == [False, True]
     cluster.stop()
     for broker_id in cluster.broker_ids:
         directory = cluster.broker_dir(broker_id) / "data" / f"{topic}-0"

@@ -110,4 +110,5 @@ def fail(command: str, error: Exception) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # Commands import this module by its name, and raise the UsageError that they find there.
+    sys.exit(import_module("kafkalite.cli.main").main())

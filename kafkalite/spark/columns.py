@@ -117,5 +117,5 @@ def _bytes(column: Any) -> Bytes:
     rows = len(column)
     if ends is None or not rows:
         return Bytes(frozen(np.zeros(rows + 1, np.int32)), NO_BYTES, _valid(column))
-    ends = np.frombuffer(ends, np.int32)[column.offset : column.offset + rows + 1]
-    return Bytes(ends, NO_BYTES if data is None else np.frombuffer(data, np.uint8), _valid(column))
+    ends = frozen(np.frombuffer(ends, np.int32)[column.offset : column.offset + rows + 1])
+    return Bytes(ends, NO_BYTES if data is None else frozen(np.frombuffer(data, np.uint8)), _valid(column))

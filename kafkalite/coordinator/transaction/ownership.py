@@ -195,9 +195,14 @@ class Ownership:
 
     async def _look_at(self, number: int) -> None:
         base = partition_path(number)
-        if number in self._owned or not self._is_preferred(base):
+        if number in self._owned:
             return
-        if await self._claims.holder(base, self.look_for_orphans) is not None or not await self.store.has_ids(number):
+        holder = await self._claims.holder(base, self.look_for_orphans)
+        # A claim of ours whose loading was cut short by a lost connection: nobody else can take it over.
+        half_done = holder == self._broker_id
+        if not half_done and (holder is not None or not self._is_preferred(base)):
+            return
+        if not await self.store.has_ids(number):
             return
         try:
             await self._acquire(number)

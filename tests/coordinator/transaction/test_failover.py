@@ -8,9 +8,9 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
-from kafkalite.zk.port import SessionState
-from kafkalite.zk.znodes.transactions import TransactionState
-from tests.coordinator.transaction.house import BASE, T0, T1, T2, TX, House, Node, Started, run
+from kafkalite.zk.port import ConnectionLostError, SessionState
+from kafkalite.zk.znodes.transactions import TransactionState, ids_path
+from tests.coordinator.transaction.house import BASE, NUMBER, T0, T1, T2, TX, House, Node, Started, run
 
 S = TransactionState
 E = ErrorCode
@@ -140,6 +140,29 @@ def test_with_the_session_every_claim_is_gone_and_taken_again_where_nobody_else_
     assert house.state() is S.COMPLETE_COMMIT
     # the first coordinator's marker arrived late; the second one's has a greater epoch
     assert [marker.coordinator_epoch for _, marker in house.leaders.markers] == [1, 2]
+
+
+def test_a_takeover_that_a_lost_connection_cut_short_is_made_good() -> None:
+    house = House(2)
+    producer = house.opened(T0)
+    house.leaders.hold = True
+    assert house.owner.end(producer).error is E.NONE
+    first, second = house.owner, house.other
+
+    def after_the_claim(name: str, path: str) -> None:
+        if name == "get_children" and path == ids_path(NUMBER) and f"{BASE}/coordinator" in house.server.paths():
+            second.client.before = None
+            second.client.lose_connection()
+            raise ConnectionLostError(path)
+
+    second.client.before = after_the_claim
+    house.leaders.hold = False
+    first.die()
+    assert house.state() is S.PREPARE_COMMIT
+    # The claim outlives the connection, so that no other broker can do it, and no producer asks.
+    second.client.reconnect()
+    house.clock.advance(1)
+    assert house.state() is S.COMPLETE_COMMIT
 
 
 def test_a_zombie_cannot_write() -> None:

@@ -64,8 +64,8 @@ class GroupHost:
     async def obtain(self, group: str, *, create: bool) -> HostedGroup | None:
         """The group, claimed and loaded if need be; requests that come meanwhile wait.
 
-        ``None``: nothing is known of it, and it was not to be created. Raises :class:`ApiError`: NOT_COORDINATOR,
-        COORDINATOR_LOAD_IN_PROGRESS where ZooKeeper is away, COORDINATOR_NOT_AVAILABLE where this broker stops.
+        ``None``: nothing is known of it, and it was not to be created. Raises :class:`ApiError`: NOT_COORDINATOR, also
+        where this broker stops; COORDINATOR_LOAD_IN_PROGRESS where ZooKeeper is away.
         """
         while True:
             hosted = self.hosted.get(group)
@@ -154,7 +154,9 @@ class GroupHost:
 
     def _check_not_stopping(self) -> None:
         if self._stopped:
-            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "This broker is stopping")
+            # The one error after which every client of every API looks for another coordinator: consumers take
+            # COORDINATOR_NOT_AVAILABLE in an OffsetFetch for the end of the world.
+            raise ApiError(ErrorCode.NOT_COORDINATOR, "This broker is stopping")
 
     def _lost(self, hosted: HostedGroup) -> None:
         self._let_go(hosted, ErrorCode.NOT_COORDINATOR)

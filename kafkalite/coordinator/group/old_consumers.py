@@ -12,6 +12,7 @@ from collections.abc import Callable
 from kafkalite.common.tasks import spawn
 from kafkalite.zk.port import EventType, WatchEvent, ZkError
 from kafkalite.zk.stores.groups import GroupStore
+from kafkalite.zk.znodes.consumers import ids_path
 
 log = logging.getLogger(__name__)
 
@@ -26,16 +27,20 @@ class OldConsumers:
         self._store = store
         self._on_present = on_present
         self._live: dict[str, list[str]] = {}
-        self._watched: dict[str, Callable[[WatchEvent], None]] = {}
+        self._followed: dict[str, str] = {}
+        """The groups that are watched, by the path of their ``ids``."""
 
     async def live(self, group: str) -> list[str]:
         """Ids of those that live now. Raises ``ZkError``."""
         known = self._live.get(group)
         if known is not None:
             return known
-        watch = self._watched.setdefault(group, lambda event: self._changed(group, event))
-        found = await self._store.old_members(group, watch)
-        if self._watched.get(group) is watch:
+        path = ids_path(group)
+        # One callable for all: a group that is forgotten and followed again finds the watch that it left behind,
+        # where a new one each time would stay beside it for ever.
+        self._followed[path] = group
+        found = await self._store.old_members(group, self._changed)
+        if path in self._followed:
             self._live[group] = found
         if found:
             self._on_present(group, found)
@@ -48,15 +53,16 @@ class OldConsumers:
     def forget(self, group: str) -> None:
         """The group is not ours to watch any more."""
         self._live.pop(group, None)
-        self._watched.pop(group, None)
+        self._followed.pop(ids_path(group), None)
 
     def resync(self) -> None:
         """The connection is back: look at every group whose watch went with it."""
-        for group in [group for group in self._watched if group not in self._live]:
+        for group in [group for group in self._followed.values() if group not in self._live]:
             self.follow(group)
 
-    def _changed(self, group: str, event: WatchEvent) -> None:
-        if group not in self._watched:
+    def _changed(self, event: WatchEvent) -> None:
+        group = self._followed.get(event.path)
+        if group is None:
             return
         self._live.pop(group, None)
         if event.type is not EventType.LOST:

@@ -276,6 +276,17 @@ def test_the_watch_ends_with_the_claim(caplog: pytest.LogCaptureFixture) -> None
     assert broker.client.requests == requests
 
 
+def test_a_group_that_is_claimed_again_and_again_has_one_watch() -> None:
+    house = House()
+    broker = house.preferred()
+    assert broker.commit(5) is NONE
+    for _ in range(5):
+        run(broker.groups._host.release(broker.hosted[G]))
+        assert broker.commit(6) is NONE
+    kinds = broker.client._data_watches, broker.client._child_watches
+    assert sum(len(kind.get("/consumers/g/ids", ())) for kind in kinds) == 1
+
+
 # How long groups last
 
 

@@ -83,7 +83,7 @@ class GroupAdmin:
                 return ErrorCode.GROUP_ID_NOT_FOUND
             if await self._has_members(hosted):
                 return ErrorCode.NON_EMPTY_GROUP
-            await self._remove(hosted)
+            await self._remove(hosted, with_offsets=True)
         except ApiError as error:
             return error.code
         except ZkError as error:
@@ -133,7 +133,8 @@ class GroupAdmin:
             log.info("group %s: %d offsets are past their retention and removed", core.name, len(gone))
         if await self._has_members(hosted) or await self._group_offsets.any(core.name):
             return False
-        await self._remove(hosted)
+        # A commit may come at any moment, as an old consumer's or of version 0 without asking this broker.
+        await self._remove(hosted, with_offsets=False)
         log.info("group %s has neither members nor offsets any more and is removed", core.name)
         return True
 
@@ -155,9 +156,9 @@ class GroupAdmin:
         except ZkError as error:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
 
-    async def _remove(self, hosted: HostedGroup) -> None:
+    async def _remove(self, hosted: HostedGroup, *, with_offsets: bool) -> None:
         async def remove(claim: Claim) -> None:
-            await self._offsets.delete_group(hosted.core.name, claim)
+            await self._offsets.delete_group(hosted.core.name, claim, with_offsets=with_offsets)
 
         if hosted.core.state is not GroupState.EMPTY or hosted.core.members.pending:
             # Somebody joined while ZooKeeper was asked.

@@ -144,9 +144,12 @@ class OffsetManager:
         staged = await self._staged.view(group)
         return bool(staged.decided or staged.undecided)
 
-    async def delete_group(self, group: str, claim: Claim) -> None:
-        """Remove all of ``group``, the claim itself last. Raises ``ClaimLostError`` and ``ZkError``."""
-        await self._removal.remove_group(group, claim)
+    async def delete_group(self, group: str, claim: Claim, *, with_offsets: bool = True) -> None:
+        """Remove all of ``group``, the claim itself last; without ``with_offsets`` only if it has none.
+
+        Raises ``ClaimLostError`` and ``ZkError`` (``NotEmptyError``: it was not removed).
+        """
+        await self._removal.remove_group(group, claim, with_offsets=with_offsets)
         self.forget(group)
 
     async def expire(

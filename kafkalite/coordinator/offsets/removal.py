@@ -86,10 +86,11 @@ class OffsetRemoval:
             return dict.fromkeys(wanted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return {tp: _outcome(result) for tp, result in zip(wanted, results, strict=True)}
 
-    async def remove_group(self, group: str, claim: Claim) -> None:
+    async def remove_group(self, group: str, claim: Claim, *, with_offsets: bool = True) -> None:
         """Remove all of ``group``, last the claim and the epoch with it.
 
-        Raises ``NotEmptyError`` where an old-style member came meanwhile; then nothing is lost.
+        Raises ``NotEmptyError`` where an old-style member came meanwhile, or (unless ``with_offsets``) where an offset
+        was committed or staged; then nothing is lost.
         """
         base = consumers.group_path(group)
         old = [*await self._containers(f"{base}/owners"), f"{base}/ids"]
@@ -98,6 +99,8 @@ class OffsetRemoval:
         keep = {claims.epoch_path(base), claims.coordinator_path(base)}
         for attempt in range(_TRIES):
             below = [path for path in await self._below(base) if path not in keep]
+            if not with_offsets and any(_is_offset(path.removeprefix(base)) for path in below):
+                raise NotEmptyError(base)
             await self._delete(below, claim)
             [result] = await commit_groups(self._client, claim.fence(), [last], claim_lost(claim))
             if not isinstance(result, ZkError):
@@ -130,6 +133,11 @@ class OffsetRemoval:
         names = await gather(children(self._client, path) for path in listed)
         empty = [path for path, stat, found in zip(listed, stats, names, strict=True) if stat is not None and not found]
         await commit_groups(self._client, claim.fence(), [[Delete(path)] for path in empty], claim_lost(claim))
+
+
+def _is_offset(below: str) -> bool:
+    """Whether the path, as it goes on below its group, is that of an offset or of staged ones, and no container."""
+    return below.count("/") == {"offsets": 3, "staged": 2}.get(below.split("/")[1])
 
 
 def _outcome(result: list[OpResult] | ZkError) -> ErrorCode | None:

@@ -10,6 +10,7 @@ import pytest
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import GroupListing, LeavingMember
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.znodes.consumers import offset_path
 from tests.coordinator.group.house import SUBSCRIPTION, T0, U0, Broker, G, House, Started, run
@@ -387,6 +388,23 @@ def test_a_group_that_somebody_joins_while_it_is_looked_at_stays() -> None:
     join_again = broker.join("b", member_id)
     house.clock.advance(3.0)
     assert join_again.result.error is NONE
+
+
+@pytest.mark.parametrize("moment", [("get_children", "/consumers/g/owners"), ("multi", "/consumers/g/coordinator_epoch")])
+def test_an_offset_that_comes_while_a_group_expires_is_not_lost(moment: tuple[str, str]) -> None:
+    house = expiring()
+    broker = house.preferred()
+    broker.join("a", require_known_member_id=True)
+
+    def commit(name: str, path: str) -> None:
+        if (name, path) == moment and broker.hosted == {}:
+            broker.client.before = None
+            run(house.others()[0].offsets.commit(G, {T0: OffsetAndMetadata(7)}, None))
+
+    broker.client.before = commit
+    house.clock.advance(700.0)
+    assert broker.client.before is None
+    assert broker.fetch() == {T0: 7}
 
 
 def test_looking_goes_on_after_a_failure() -> None:

@@ -119,6 +119,19 @@ def test_delete_group(house: House) -> None:
     assert list(house.second.fetch()) == [T0]
 
 
+@pytest.mark.parametrize("path", ["offsets/t/0", "staged/5-0"])
+def test_a_group_that_has_offsets_is_kept_where_they_are_to_be_kept(house: House, path: str) -> None:
+    claim = house.first.claim()
+    run(ensure(house.hand, f"/consumers/g/{path}"))
+    run(ensure(house.hand, "/consumers/g/generation/5"))
+    with pytest.raises(NotEmptyError):
+        run(house.first.offsets.delete_group(G, claim, with_offsets=False))
+    assert f"/consumers/g/{path}" in house.server.paths()
+    run(house.hand.delete(f"/consumers/g/{path}"))
+    run(house.first.offsets.delete_group(G, claim, with_offsets=False))
+    assert house.server.paths("/consumers") == ["/consumers"]
+
+
 def test_a_group_with_a_live_old_member_is_kept(house: House) -> None:
     claim = commit(house, T0)
     run(set_or_create(house.hand, "/consumers/g/ids/g_host-1", b"{}"))

@@ -73,7 +73,8 @@ class GroupCoordinator:
         self._clock = clock
         self._config = config
         self._old = OldConsumers(groups, self._old_consumers_found)
-        self._host = GroupHost(broker_id, claims, groups, metadata, clock, limits_of(config))
+        session_timeout = config["zookeeper.session.timeout.ms"] / 1000
+        self._host = GroupHost(broker_id, claims, groups, metadata, clock, limits_of(config), session_timeout)
         self._host.on_claimed = self._claimed
         self._host.on_gone = self._old.forget
         self._manager = offsets

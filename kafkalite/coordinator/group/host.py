@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.common.clock import Clock
+from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, gather
 from kafkalite.coordinator.group.group import Group, GroupLimits
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 class GroupHost:
     """The groups by name. ``on_claimed(name)`` is called after each claim, before anything is read under it;
-    ``on_gone(name)`` when a group is let go."""
+    ``on_gone(name)`` when a group is let go. ``session_timeout``: ZooKeeper's, in seconds."""
 
     def __init__(
         self,
@@ -39,6 +39,7 @@ class GroupHost:
         metadata: MetadataCache,
         clock: Clock,
         limits: GroupLimits,
+        session_timeout: float,
     ) -> None:
         self.hosted: dict[str, HostedGroup] = {}
         self.on_claimed: Callable[[str], None] = lambda _: None
@@ -49,8 +50,11 @@ class GroupHost:
         self._metadata = metadata
         self._clock = clock
         self._limits = limits
+        self._session_timeout = session_timeout
         self._busy: dict[str, list[Future[None]]] = {}
         self._term = 0
+        self._silence: Timer | None = None
+        self._cut_off = False
         self._stopped = False
 
     async def find(self, group: str) -> int | None:
@@ -59,13 +63,19 @@ class GroupHost:
             # Whether or not ZooKeeper can be reached at the moment.
             return self._broker_id
         holder = await self._claims.holder(group_path(group))
-        return preferred(group, self._metadata.brokers) if holder is None else holder
+        if holder is not None:
+            return holder
+        # A broker that stops names who comes next, though it may be registered still.
+        return preferred(
+            group, (each for each in self._metadata.brokers if not self._stopped or each != self._broker_id)
+        )
 
     async def obtain(self, group: str, *, create: bool) -> HostedGroup | None:
         """The group, claimed and loaded if need be; requests that come meanwhile wait.
 
         ``None``: nothing is known of it, and it was not to be created. Raises :class:`ApiError`: NOT_COORDINATOR, also
-        where this broker stops; COORDINATOR_LOAD_IN_PROGRESS where ZooKeeper is away.
+        where this broker stops or is cut off from ZooKeeper for good; COORDINATOR_LOAD_IN_PROGRESS while it may come
+        back in time.
         """
         while True:
             hosted = self.hosted.get(group)
@@ -98,14 +108,26 @@ class GroupHost:
     async def stop(self) -> None:
         """Give every group up, for good."""
         self._stopped = True
+        if self._silence is not None:
+            self._silence.cancel()
         await gather([self.release(hosted) for hosted in list(self.hosted.values())])
 
     def on_session(self, state: SessionState) -> None:
-        """SUSPENDED changes nothing: what is in memory is answered from there, and no write succeeds."""
+        """SUSPENDED: what is in memory is answered from there, and no write succeeds; but not for ever.
+
+        A broker that has not heard of ZooKeeper for a session timeout must assume that its claims are others' by now,
+        though nobody can tell it so: its members would go on with it, and others would be given their partitions.
+        """
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        if state is SessionState.SUSPENDED:
+            self._silence = self._clock.call_later(self._session_timeout, self._give_up)
+            return
+        self._cut_off = False
         if state is SessionState.EXPIRED:
             self._term += 1
-            for hosted in list(self.hosted.values()):
-                self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+            self._let_go_of_all()
 
     # Inside
 
@@ -134,7 +156,8 @@ class GroupHost:
             # After the claim and in its session: what an earlier coordinator wrote last is seen.
             generation, members = await self._store.load(group)
         except (ConnectionLostError, SessionExpiredError, ClaimLostError) as error:
-            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
+            code = ErrorCode.NOT_COORDINATOR if self._cut_off else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            raise ApiError(code, str(error)) from None
         if term != self._term:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         try:
@@ -157,6 +180,17 @@ class GroupHost:
             # The one error after which every client of every API looks for another coordinator: consumers take
             # COORDINATOR_NOT_AVAILABLE in an OffsetFetch for the end of the world.
             raise ApiError(ErrorCode.NOT_COORDINATOR, "This broker is stopping")
+
+    def _give_up(self) -> None:
+        self._silence = None
+        self._cut_off = True
+        if self.hosted:
+            log.warning("without ZooKeeper for %.1f s: %d groups are let go", self._session_timeout, len(self.hosted))
+        self._let_go_of_all()
+
+    def _let_go_of_all(self) -> None:
+        for hosted in list(self.hosted.values()):
+            self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
 
     def _lost(self, hosted: HostedGroup) -> None:
         self._let_go(hosted, ErrorCode.NOT_COORDINATOR)

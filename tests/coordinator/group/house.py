@@ -134,6 +134,7 @@ class House:
             "offsets.retention.minutes": 10_080,
             "offsets.retention.check.interval.ms": 600_000,
             "offset.metadata.max.bytes": 4_096,
+            "zookeeper.session.timeout.ms": 18_000,
             **config,
         }
         self.partitions = {T0, T1, U0}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.zk.port import SessionState
+from kafkalite.zk.port import ConnectionLostError, SessionState
 from tests.coordinator.group.house import T0, Broker, House, run
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
@@ -128,6 +128,44 @@ def test_without_a_connection_members_are_answered_from_memory_and_nothing_is_wr
     assert broker.heartbeat(ids["a"], 1) is NONE
 
 
+def test_a_broker_that_is_cut_off_for_good_answers_from_no_claim_that_may_be_anothers() -> None:
+    house = House()
+    cut_off = house.preferred()
+    ids = house.stable("a")
+    waiting = cut_off.join("b")
+    cut_off.client.lose_connection()
+    house.clock.advance(9.0)
+    assert cut_off.heartbeat(ids["a"], 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    # ZooKeeper ends its session, which it cannot hear of; another broker takes the group over.
+    house.server.expire(cut_off.client.session)
+    house.alive(set(house.brokers) - {cut_off.id})
+    assert house.preferred().heartbeat(ids["a"], 1) is NONE
+    house.clock.advance(9.0)
+    assert waiting.result.error is NOT_COORDINATOR
+    assert cut_off.heartbeat(ids["a"], 1) is NOT_COORDINATOR
+    with pytest.raises(ConnectionLostError):
+        cut_off.find()
+    with pytest.raises(ApiError, match="NOT_COORDINATOR"):
+        cut_off.fetch()
+
+
+def test_groups_that_were_let_go_for_want_of_zookeeper_are_the_same_when_it_is_back() -> None:
+    house = House()
+    broker = house.preferred()
+    ids = house.stable("a")
+    broker.client.lose_connection()
+    house.clock.advance(18.0)
+    assert broker.hosted == {}
+    # ZooKeeper itself was away, and kept the session.
+    broker.client.reconnect()
+    assert broker.heartbeat(ids["a"], 1) is NONE
+    assert house.server.data("/consumers/g/coordinator_epoch") == b"1"
+    house.clock.advance(9.0)
+    broker.client.lose_connection()
+    house.clock.advance(9.0)
+    assert broker.hosted
+
+
 def test_a_generation_waits_until_it_can_be_written() -> None:
     house = House()
     broker = house.preferred()
@@ -230,6 +268,7 @@ def test_a_broker_that_stops_answers_who_waits_and_takes_nothing_more() -> None:
     run(broker.groups.stop())
     assert waiting.result.error is NOT_COORDINATOR
     assert broker.join("b").result.error is NOT_COORDINATOR
+    assert broker.find() != broker.id
     # Java's consumer knows no other error here but COORDINATOR_LOAD_IN_PROGRESS, with which it would come again.
     with pytest.raises(ApiError, match="NOT_COORDINATOR"):
         broker.fetch()

@@ -113,7 +113,10 @@ class Ownership:
         """The holder of the claim, else the broker that placement names; ``None`` where no broker is known."""
         base = partition_path(await self.store.partition_for(transactional_id))
         holder = await self._claims.holder(base)
-        return holder if holder is not None else preferred(base, self._cluster.brokers)
+        if holder is not None:
+            return holder
+        # A broker that stops names who comes next, though it may be registered still.
+        return preferred(base, (each for each in self._cluster.brokers if not self._closed or each != self._broker_id))
 
     async def owner(self, transactional_id: str) -> StatePartition:
         """The state partition of an id, claimed now where nobody has it and placement names this broker.

@@ -297,6 +297,14 @@ def test_a_claim_stays_with_its_holder_when_placement_would_choose_another() -> 
     assert run(holder.coordinator.find(TX)) == holder.id
 
 
+def test_a_coordinator_that_stops_names_the_next_one() -> None:
+    house = House(2)
+    house.opened(T0)
+    stopped, next_one = house.owner, house.other
+    run(stopped.coordinator.stop())
+    assert run(stopped.coordinator.find(TX)) == next_one.id
+
+
 def test_nobody_is_named_where_nobody_lives() -> None:
     house = House()
     house.metadata.update_brokers({})

@@ -28,7 +28,7 @@ INT32_MAX = (1 << 31) - 1
 
 OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE, UNKNOWN_TOPIC, NOT_LEADER, MESSAGE_TOO_LARGE = 1, 2, 3, 6, 10
 INVALID_TOPIC, INVALID_REQUIRED_ACKS, UNSUPPORTED_VERSION, INVALID_REQUEST = 17, 21, 35, 42
-UNSUPPORTED_FORMAT, OUT_OF_ORDER, INVALID_EPOCH, INVALID_TXN_STATE = 43, 45, 47, 48
+UNSUPPORTED_FORMAT, OUT_OF_ORDER, INVALID_EPOCH, TRANSACTIONAL_ID_DENIED = 43, 45, 47, 53
 SESSION_NOT_FOUND, INVALID_SESSION_EPOCH, UNKNOWN_EPOCH, UNSUPPORTED_CODEC, INVALID_RECORD = 70, 71, 75, 76, 87
 UNKNOWN_TOPIC_ID = 100
 
@@ -93,7 +93,6 @@ class Frames:
         topic: str | None = None,
         partition: int | None = None,
         acks: int = 1,
-        transactional_id: str | None = None,
         versions: tuple[int, int] = (3, 11),
     ) -> Piece:
         """A Produce request with ``records`` for one partition that the broker leads."""
@@ -101,7 +100,7 @@ class Frames:
         version = chance.randint(*versions)
         name = self.target.plain if topic is None else topic
         where = TopicPartition(name, chance.choice(self.led(name)) if partition is None else partition)
-        body = ProduceRequest(transactional_id, acks, 1000, [(where, memoryview(records))])
+        body = ProduceRequest(None, acks, 1000, [(where, memoryview(records))])
         return self.request(kind, PRODUCE, version, b"".join(encode_produce(version, body)), *errors)
 
     def led(self, topic: str) -> tuple[int, ...]:
@@ -128,8 +127,9 @@ def seal(batch: bytearray) -> bytes:
 def _wrong_crc(make: Frames) -> Piece:
     batch = make.batch(make.chance.randrange(5))
     batch[make.chance.randrange(CRC_START, len(batch))] ^= 1 << make.chance.randrange(8)
-    # In versions that do not know zstd the codec is looked at first, and a flipped bit can name another codec.
-    return make.produce("wrong crc", bytes(batch), CORRUPT_MESSAGE, UNSUPPORTED_CODEC)
+    # In versions that do not know zstd the codec is looked at first, and a flipped bit can name another codec. Another
+    # bit makes it a transaction's, about whom is asked before the batch itself is looked at.
+    return make.produce("wrong crc", bytes(batch), CORRUPT_MESSAGE, UNSUPPORTED_CODEC, TRANSACTIONAL_ID_DENIED)
 
 
 def _flipped(make: Frames) -> Piece:
@@ -190,7 +190,7 @@ def _attributes(make: Frames) -> Piece:
     batch = make.batch()
     attributes = make.chance.choice((5, 6, 7, 0x20, 0x30))
     struct.pack_into(">h", batch, 21, attributes)
-    return make.produce("attributes", seal(batch), UNSUPPORTED_CODEC, INVALID_RECORD)
+    return make.produce("attributes", seal(batch), UNSUPPORTED_CODEC, INVALID_RECORD, TRANSACTIONAL_ID_DENIED)
 
 
 def _payload(make: Frames) -> Piece:
@@ -331,7 +331,10 @@ def _acks(make: Frames) -> Piece:
 
 
 def _transaction(make: Frames) -> Piece:
-    return make.produce("transaction", bytes(make.batch()), INVALID_TXN_STATE, 53, transactional_id="t", acks=-1)
+    """A transaction's batch by somebody who does not say whose transaction it is."""
+    batch = make.batch()
+    struct.pack_into(">h", batch, 21, 0x10)
+    return make.produce("transaction", seal(batch), TRANSACTIONAL_ID_DENIED)
 
 
 def _fetch(

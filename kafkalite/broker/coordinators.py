@@ -40,7 +40,10 @@ class Coordinators:
         config: DynamicConfig,
     ) -> None:
         claims = ClaimStore(stores.client, clock)
-        self.offsets = offsets = OffsetManager(stores.client, clock, config, lambda tp: metadata.state(tp) is not None)
+        transactions = TransactionStore(stores.client, claims, config["transaction.state.log.num.partitions"])
+        self.offsets = offsets = OffsetManager(
+            stores.client, clock, config, lambda tp: metadata.state(tp) is not None, transactions
+        )
         self._markers = BrokerMarkerChannel(open_connection, config["request.timeout.ms"] / 1000)
         self.groups = GroupCoordinator(
             broker_id, claims, GroupStore(stores.client, claims), offsets, metadata, clock, config
@@ -48,7 +51,7 @@ class Coordinators:
         self.transactions = TransactionCoordinator(
             broker_id,
             claims,
-            TransactionStore(stores.client, claims, config["transaction.state.log.num.partitions"]),
+            transactions,
             Outside(producer_ids, offsets, metadata, self._markers),
             clock,
             config,

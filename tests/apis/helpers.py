@@ -45,6 +45,7 @@ from kafkalite.zk.stores.config import ConfigStore
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import ensure_paths
 from kafkalite.zk.stores.topics import TopicStore
+from kafkalite.zk.stores.transactions import TransactionStore
 
 TOPIC_ID = uuid.UUID(int=0x1234)
 
@@ -229,8 +230,14 @@ class FakeBroker:
         self.transactions: Any = None
         self.config = DynamicConfig(BROKER_CONFIGS, {"zookeeper.connect": "zk", **(static or {})})
         self.config_store = ConfigStore(client, self.clock.time_ms)
-        self.offsets = OffsetManager(client, self.clock, self.config, lambda tp: self.metadata.state(tp) is not None)
         claims = ClaimStore(client, self.clock)
+        self.offsets = OffsetManager(
+            client,
+            self.clock,
+            self.config,
+            lambda tp: self.metadata.state(tp) is not None,
+            TransactionStore(client, claims, 50),
+        )
         self.groups: Any = GroupCoordinator(
             1, claims, GroupStore(client, claims), self.offsets, self.metadata, self.clock, self.config
         )

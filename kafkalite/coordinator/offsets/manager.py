@@ -19,7 +19,7 @@ from kafkalite.coordinator.offsets.staging import OffsetStaging
 from kafkalite.coordinator.offsets.values import NO_TIMESTAMP, OffsetAndMetadata, TxnProducer
 from kafkalite.coordinator.offsets.writer import OffsetWriter
 from kafkalite.zk.port import ZkClient
-from kafkalite.zk.stores.claims import Claim, ClaimStore
+from kafkalite.zk.stores.claims import Claim
 from kafkalite.zk.stores.offsets import OffsetStore
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.stores.watched import WatchedReads
@@ -38,19 +38,24 @@ class Config(Protocol):
 class OffsetManager:
     """Reads and writes ``/consumers/<group>/{offsets,commits,staged}``.
 
-    ``topic_exists`` says whether a partition is one of the cluster's. ``config``: ``offset.metadata.max.bytes`` and
-    ``offsets.retention.minutes``.
+    ``topic_exists`` says whether a partition is one of the cluster's, as far as this broker knows. ``config``:
+    ``offset.metadata.max.bytes`` and ``offsets.retention.minutes``.
     """
 
     def __init__(
-        self, client: ZkClient, clock: Clock, config: Config, topic_exists: Callable[[TopicPartition], bool]
+        self,
+        client: ZkClient,
+        clock: Clock,
+        config: Config,
+        topic_exists: Callable[[TopicPartition], bool],
+        transactions: TransactionStore,
     ) -> None:
         self._clock = clock
         self._config = config
         self._topic_exists = topic_exists
         self._store = OffsetStore(client)
         self._reads = WatchedReads(client, clock)
-        transactions = TransactionStore(client, ClaimStore(client, clock))
+        self._transactions = transactions
         self._staged = StagedReader(self._store, self._reads, transactions)
         self._reader = OffsetReader(self._store, self._reads, self._staged)
         self._writer = OffsetWriter(client)
@@ -67,7 +72,10 @@ class OffsetManager:
         """
         if partitions is not None:
             # a topic that does not exist has no offsets; nor are there watches for whatever anybody may think of
-            partitions = [tp for tp in partitions if self._topic_exists(tp)]
+            unknown = {tp.topic for tp in partitions if not self._topic_exists(tp)}
+            # … but this broker may only be behind, and who is told of no offset begins at either end of the log
+            exists = {topic for topic in unknown if await self._transactions.topic_exists(topic)}
+            partitions = [tp for tp in partitions if tp.topic not in unknown or tp.topic in exists]
         return await self._reader.fetch(group, partitions, require_stable)
 
     async def commit(

@@ -51,7 +51,7 @@ class TransactionStore:
     ``partitions`` is how many state partitions are made where ``/transactions`` does not exist yet.
     """
 
-    def __init__(self, client: ZkClient, claims: ClaimStore, partitions: int = 50) -> None:
+    def __init__(self, client: ZkClient, claims: ClaimStore, partitions: int) -> None:
         self._client = client
         self._claims = claims
         self._new_count = partitions

@@ -81,6 +81,10 @@ def encode_offset(offset: int) -> bytes:
 def decode_offset(path: str, data: bytes) -> int:
     """The reverse. Raises :class:`MalformedZnodeError`."""
     try:
-        return int(data)
+        offset = int(data)
     except ValueError:
         raise MalformedZnodeError(f"{path}: not an offset: {data!r}") from None
+    if not -1 << 63 <= offset < 1 << 63:
+        # A slip of the hand must not make an answer of many partitions one that cannot be sent.
+        raise MalformedZnodeError(f"{path}: no answer has room for the offset {offset}")
+    return offset

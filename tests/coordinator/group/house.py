@@ -26,6 +26,7 @@ from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import ensure, ensure_paths
+from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.znodes.consumers import ids_path
 
 G = "g"
@@ -66,7 +67,13 @@ class Broker:
         self.id = broker_id
         self.client: MemoryZkClient = house.server.client()
         claims = ClaimStore(self.client, house.clock)
-        self.offsets = OffsetManager(self.client, house.clock, house.config, lambda tp: tp in house.partitions)
+        self.offsets = OffsetManager(
+            self.client,
+            house.clock,
+            house.config,
+            lambda tp: tp in house.partitions,
+            TransactionStore(self.client, claims, 50),
+        )
         self.groups = GroupCoordinator(
             broker_id,
             claims,

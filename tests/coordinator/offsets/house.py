@@ -11,6 +11,7 @@ from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.claims import Claim, ClaimStore
 from kafkalite.zk.stores.paths import ensure_paths, set_or_create
+from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.znodes.consumers import group_path, offset_path
 
 G = "g"
@@ -49,7 +50,10 @@ class Broker:
         self.id = broker_id
         self.client: MemoryZkClient = house.server.client()
         self.claims = ClaimStore(self.client, house.clock)
-        self.offsets = OffsetManager(self.client, house.clock, house.config, lambda tp: tp in house.partitions)
+        self.transactions = TransactionStore(self.client, self.claims, 50)
+        self.offsets = OffsetManager(
+            self.client, house.clock, house.config, lambda tp: tp in house.partitions, self.transactions
+        )
 
     def claim(self, group: str = G) -> Claim:
         claim = run(self.claims.claim(group_path(group), self.id))

@@ -6,8 +6,9 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.stores.claims import ClaimLostError
+from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.znodes.consumers import group_path
 from tests.coordinator.offsets.house import T0, T1, U0, G, House, run
 
@@ -117,6 +118,22 @@ def test_a_claim_ends_with_its_session(house: House) -> None:
     assert house.second.fetch(T0) == {}
 
 
+def test_an_offset_is_found_by_a_broker_that_has_not_heard_of_the_topic_yet(house: House) -> None:
+    new = TopicPartition("new", 0)
+    house.edit(5, new)
+    assert house.first.fetch(new) == {}
+    run(ensure(house.hand, "/brokers/topics/new"))
+    assert house.first.number(new) == 5
+    assert house.first.fetch(new, T0).keys() == {new}
+
+
+def test_who_stages_first_makes_no_transactions_of_a_number_of_its_own(house: House) -> None:
+    house.first.transactions._new_count = 7
+    producer = TxnProducer("tx", 5, 0)
+    run(house.first.offsets.stage(G, house.first.claim(), producer, {T0: OffsetAndMetadata(1)}))
+    assert run(house.second.transactions.count()) == 7
+
+
 def test_lost_connection_makes_everything_invalid(house: House) -> None:
     house.edit(5)
     assert house.first.number() == 5
@@ -141,8 +158,9 @@ def test_a_server_that_lags_behind_is_not_believed(house: House) -> None:
     assert house.first.number() == 3
 
 
-def test_nonsense_in_a_number_is_an_error_until_it_is_mended(house: House) -> None:
-    house.edit("x")
+@pytest.mark.parametrize("nonsense", ["nonsense", str(1 << 63)])
+def test_nonsense_in_a_number_is_an_error_until_it_is_mended(house: House, nonsense: str) -> None:
+    house.edit(nonsense)
     assert house.first.fetch(T0) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
     house.edit(6)
     assert house.first.number() == 6

@@ -12,7 +12,7 @@ from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.port import ConnectionLostError, Delete, ZkError
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.paths import set_or_create
-from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
+from kafkalite.zk.stores.transactions import NEW, Stored
 from kafkalite.zk.znodes import transactions
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
 from tests.coordinator.offsets.house import T0, T1, U0, Broker, G, House, run
@@ -32,7 +32,7 @@ class Transactions:
         self.decider: Broker = self.house.second
         for topic in "tu":
             run(set_or_create(self.house.hand, f"/brokers/topics/{topic}", b""))
-        self.store = TransactionStore(self.decider.client, self.decider.claims)
+        self.store = self.decider.transactions
         self.claim = self.group.claim()
         self.stored: dict[str, Stored] = {}
         self.claims: dict[str, Claim] = {}

@@ -8,5 +8,14 @@ from integration.bench.consume import CONSUME_CELLS
 from integration.bench.latency import LATENCY_CELLS
 from integration.bench.lifecycle import FRESH_CELLS, LIFE_CELLS
 from integration.bench.produce import PRODUCE_CELLS
+from integration.bench.spark import SPARK_CELLS
 
-CELLS: list[Cell] = [*FRESH_CELLS, *PRODUCE_CELLS, *CONSUME_CELLS, *LATENCY_CELLS, *COMMIT_CELLS, *LIFE_CELLS]
+CELLS: list[Cell] = [
+    *FRESH_CELLS,
+    *PRODUCE_CELLS,
+    *CONSUME_CELLS,
+    *LATENCY_CELLS,
+    *COMMIT_CELLS,
+    *LIFE_CELLS,
+    *SPARK_CELLS,
+]

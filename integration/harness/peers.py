@@ -32,17 +32,17 @@ KAFKA_3_9 = Peer(
 )
 KAFKA_2_8 = Peer("kafka-2.8.2", ("org.apache.kafka:kafka_2.13:2.8.2", "org.slf4j:slf4j-reload4j:1.7.36"))
 KAFKA_0_10 = Peer("kafka-0.10.2.2", ("org.apache.kafka:kafka_2.12:0.10.2.2",))
-SPARK_KAFKA = Peer(
-    "spark-kafka-4.2.0",
-    (
-        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
-        "org.apache.kafka:kafka-clients:3.9.1",
-        "org.apache.commons:commons-pool2:2.12.1",
-    ),
-    alone=True,
+_SPARK_KAFKA = (
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+    "org.apache.kafka:kafka-clients:3.9.1",
+    "org.apache.commons:commons-pool2:2.12.1",
 )
-"""Spark's own source. Not every version of what it names is there, and Spark has the rest."""
+# Not every version of what it names is there, and Spark has the rest.
+SPARK_KAFKA = Peer("spark-kafka-4.2.0", ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0", *_SPARK_KAFKA), alone=True)
+"""Spark's own source, the newest that is there; newer Sparks take it."""
+SPARK_KAFKA_4_1 = Peer(
+    "spark-kafka-4.1.1", ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1", *_SPARK_KAFKA), alone=True
+)
 KAFKA_0_8 = Peer("kafka-0.8.2.2", ("org.apache.kafka:kafka_2.11:0.8.2.2",))
 
 

@@ -1,0 +1,132 @@
+"""Cells of Spark: our source beside Spark's own, on the same Spark, the same broker, the same data and two cores.
+
+The columns *kafkalite* and *kafka* are the two sources here; the broker is kafkalite's for both.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from confluent_kafka import Producer
+
+from integration.bench.cell import FreshCell, Metric
+from integration.bench.side import KAFKALITE, Maker, Side
+from integration.harness.peers import SPARK_KAFKA_4_1, cache_dir, libs
+
+READING = "Spark 4.1.1: reading a topic of a kafkalite broker, by our source and (column Kafka) by Spark's own"
+SPARK = "pyspark==4.1.1"
+"""The Spark of the comparison: the last of which every part of the connector is there."""
+ROOT = Path(__file__).resolve().parents[2]
+PARTITIONS = 2
+BYTES = 150_000_000
+"""Of records, uncompressed, in the topic that is read."""
+WARM, ROUNDS = 4, 5
+"""A JVM is slow until it has compiled."""
+TIMEOUT = 900
+
+
+class SparkReadCell(FreshCell):
+    """All columns of a topic of records of ``size`` bytes, produced with ``codec``, into Spark's rows."""
+
+    group = READING
+    rounds = 1
+    metrics = (
+        Metric("rate", "rows/s", at_least=2.0),
+        Metric("memory", "MB, driver and workers", at_most=1.25),
+    )
+
+    def __init__(self, size: int, codec: str) -> None:
+        plain = codec == "none"
+        self.name = f"spark-read-{size}" + ("" if plain else f"-{codec}")
+        self.title = f"{size} B, {'uncompressed' if plain else codec}"
+        self.size = size
+        self.codec = codec
+
+    def run(self, maker: Maker, directory: Path) -> dict[str, float]:
+        """The median of some rounds, in a session of its own."""
+        side = Side(KAFKALITE, directory, brokers=1).start()
+        try:
+            side.create_topic("read", PARTITIONS)
+            rows = fill(side.bootstrap, self.size, self.codec)
+            result = run_spark(
+                {
+                    "format": maker.name,
+                    "options": {"kafka.bootstrap.servers": side.bootstrap, "subscribe": "read"},
+                    "jars": ",".join(str(jar) for jar in sorted(libs(SPARK_KAFKA_4_1).glob("*.jar"))),
+                    "rows": rows,
+                    "warm": WARM,
+                    "rounds": ROUNDS,
+                }
+            )
+        finally:
+            side.close()
+        rates: list[float] = result["rates"]
+        return {"rate": median(rates), "memory": result["memory"] / 1e6}
+
+
+def fill(bootstrap: str, size: int, codec: str) -> int:
+    """Words, as much as :data:`BYTES`, in batches of a usual size; how many records that is."""
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "linger.ms": 5,
+            "batch.num.messages": max(10, 100_000 // size),
+            "queue.buffering.max.messages": 1_000_000,
+        }
+    )
+    values = [value(size, number) for number in range(1000)]
+    count = BYTES // size
+    batch = [{"value": each} for each in values]
+    for partition in range(PARTITIONS):
+        sent = 0
+        while sent < count // PARTITIONS:
+            sent += producer.produce_batch("read", batch[: count // PARTITIONS - sent], partition=partition)
+            producer.poll(0.001)
+    if producer.flush(120):
+        raise RuntimeError("the topic could not be filled")
+    return count // PARTITIONS * PARTITIONS
+
+
+def value(size: int, number: int) -> bytes:
+    """Something between text and noise: a codec makes a half or a third of it."""
+    words = (b"%07x" % (number * 2_654_435_761 * (at + 1) % (1 << 28)) for at in range(size // 8 + 1))
+    return b" ".join(words)[:size]
+
+
+def run_spark(order: dict[str, object]) -> dict[str, Any]:
+    """What a job of :mod:`integration.bench.spark_job` measured, on :data:`SPARK`."""
+    path = os.pathsep.join((str(spark_home()), str(ROOT)))
+    done = subprocess.run(
+        [sys.executable, "-m", "integration.bench.spark_job", json.dumps(order)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
+    if done.returncode:
+        raise RuntimeError(f"the Spark job failed: {done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    assert result["version"] == SPARK.partition("==")[2]
+    return result
+
+
+def spark_home() -> Path:
+    """A folder with :data:`SPARK`, from PyPI, which goes before the Spark that is installed."""
+    home = cache_dir() / SPARK.replace("==", "-")
+    if not (home / "pyspark").is_dir():
+        partial = home.with_name(f"{home.name}.{os.getpid()}")
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--target", str(partial), SPARK], check=True)
+        partial.rename(home)
+    return home
+
+
+SPARK_CELLS = [SparkReadCell(size, codec) for codec in ("none", "zstd") for size in (100, 1000)]

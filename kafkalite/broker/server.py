@@ -182,6 +182,7 @@ class BrokerServer:
         log.info("broker %d is stopping", self.broker_id)
         # From here on it is the controller's word alone that counts: to stop what the states say should be followed.
         self._watcher.close()
+        handed_over = False
         if values["controlled.shutdown.enable"]:
             led = bool(self._replicas.replicas.leaders())
             handed_over = await hand_over_leaderships(
@@ -194,7 +195,9 @@ class BrokerServer:
             )
             if led and handed_over and self._server.connections:
                 await say_farewell(self._clock)
-        # Their claims go first: who asks next finds a coordinator that stays.
+        if handed_over:
+            # Only so do the others name each other, and no longer this broker, as coordinators of what it gives up now.
+            await self._registration.stop()
         await self._coordinators.stop()
         self._config_watcher.close()
         await self._server.stop()

@@ -103,7 +103,7 @@ class OffsetWriter:
     ) -> dict[TopicPartition, ErrorCode]:
         """Write ``offsets``; an error for each. Without a ``claim`` the plain numbers, unfenced.
 
-        COORDINATOR_NOT_AVAILABLE where the outcome is unknown. Raises ``ClaimLostError``, also where the session of
+        COORDINATOR_NOT_AVAILABLE where the outcome is unknown, or others were in the way. Raises ``ClaimLostError``, also where the session of
         the claim is over.
         """
         if not offsets:
@@ -143,6 +143,8 @@ class OffsetWriter:
             for _ in range(_TRIES):
                 if left:
                     left = await self._attempt(left, outcomes)
+            # Who creates and removes what these need was faster each time; they may well succeed later.
+            outcomes.update((pending.key, ErrorCode.COORDINATOR_NOT_AVAILABLE) for pending in left)
         except ZkError as error:
             outcomes.update((pending.key, _outcome(pending, error)) for pending in left)
         finally:

@@ -11,7 +11,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets import writer
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata
-from kafkalite.zk.port import Delete, Op
+from kafkalite.zk.port import Create, Delete, Op
 from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, op_size
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.znodes.consumers import group_path
@@ -148,6 +148,23 @@ def test_transactions_are_bounded(house: Slow) -> None:
     made = house.multis[before:]
     assert all(len(ops) <= MAX_OPS + 1 and sum(map(op_size, ops)) <= MAX_BYTES + 1000 for ops in made)
     assert len(made) == 13
+
+
+def test_a_commit_that_others_are_in_the_way_of_is_made_again_by_its_client(house: Slow) -> None:
+    claim = house.claimed()
+    house.wait(house.commit(1, claim))
+    path = "/consumers/g/offsets/t/0"
+
+    def in_the_way(name: str, _path: str) -> None:
+        if name == "multi":
+            there = path in house.server.paths()
+            house.server.tree.multi([*_deletes(path)] if there else [Create(path, b"1")], 0)
+
+    house.first.client.before = in_the_way
+    # Not UNKNOWN_SERVER_ERROR, upon which consumers give up.
+    assert house.wait(house.commit(2, claim)) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    house.first.client.before = None
+    assert house.wait(house.commit(2, claim)) == {T0: OK}
 
 
 def test_a_lost_connection_leaves_the_outcome_open(house: Slow) -> None:

@@ -52,6 +52,9 @@ def _has_room_for(group: Group, member_id: str) -> bool:
     members, state = group.members, group.state
     if state is GroupState.PREPARING_REBALANCE:
         # Who has joined counts, not who is known: so a group that became too large sheds who comes last.
+        # (Few groups are near the limit, and in a large one counting at each JoinGroup is what takes time.)
+        if len(members) < group.limits.max_size:
+            return True
         member = members.get(member_id)
         return (member is not None and member.join is not None) or members.joining < group.limits.max_size
     if state is GroupState.COMPLETING_REBALANCE or state is GroupState.STABLE:

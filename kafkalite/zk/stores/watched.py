@@ -153,7 +153,8 @@ class WatchedReads:
 
     def _sweep(self, now: float, current: str) -> None:
         self._sweep_at = now + _SWEEP
-        for scope, used in list(self._used.items()):
+        while True:
+            scope, used = next(iter(self._used.items()))
             if scope == current or now - used < (IDLE if self._count <= self._max_cells else BUSY):
                 return
             self.forget(scope)

@@ -220,3 +220,15 @@ def read_headers(
     state[HEADERS] = total
     state[NAME_END] = name_end
     state[CONTENT_END] = content_end
+
+
+def warm_up() -> None:
+    """Have all machine code ready: compiled, or loaded from where it was kept."""
+    nothing = np.zeros(0, np.uint8)
+    nothing.flags.writeable = False
+    table, pairs = np.zeros((1, RUN_FIELDS), np.int64), np.zeros((0, 2), np.int64)
+    numbers, ends, octets, state = (np.zeros(STATES, kind) for kind in (np.int64, np.int32, np.uint8, np.int64))
+    columns = (ends, octets, octets)
+    read_records(nothing, table, 0, 0, 0, numbers, numbers, *columns, *columns, pairs, state)
+    count_headers(nothing, pairs, 0, 0)
+    read_headers(nothing, pairs, 0, 0, ends, octets, ends, octets, ends, octets, octets, state)

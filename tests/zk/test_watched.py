@@ -13,7 +13,7 @@ from kafkalite.zk.stores import watched
 from kafkalite.zk.stores.offsets import OffsetStore
 from kafkalite.zk.stores.paths import ensure, set_or_create
 from kafkalite.zk.stores.watched import WatchedReads
-from tests.coordinator.offsets.house import Started
+from tests.coordinator.house import Started
 
 PATH = "/a/b/c"
 

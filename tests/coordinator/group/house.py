@@ -7,7 +7,6 @@ from typing import Any
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker as BrokerInfo
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.coordinator import GroupCoordinator
 from kafkalite.coordinator.group.hosted import HostedGroup
@@ -28,36 +27,12 @@ from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import ensure, ensure_paths
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.znodes.consumers import ids_path
+from tests.coordinator.house import Started, run
 
 G = "g"
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 # A subscription of version 0 to the topic "t", as a consumer writes it.
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
-
-
-class Started:
-    """Work under way: ``result`` once it is done."""
-
-    def __init__(self, work: Any) -> None:
-        self.results: list[Any] = []
-        self.failures: list[BaseException] = []
-        deferred(work).addCallbacks(self.results.append, lambda failure: self.failures.append(failure.value))
-
-    @property
-    def done(self) -> bool:
-        return bool(self.results or self.failures)
-
-    @property
-    def result(self) -> Any:
-        if self.failures:
-            raise self.failures[0]
-        assert self.results, "not complete"
-        return self.results[0]
-
-
-def run(work: Any) -> Any:
-    """The result of ``work``, which must be complete."""
-    return Started(work).result
 
 
 class Broker:

@@ -13,7 +13,8 @@ from kafkalite.coordinator.group.values import GroupListing, LeavingMember
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.znodes.consumers import offset_path
-from tests.coordinator.group.house import SUBSCRIPTION, T0, U0, Broker, G, House, Started, run
+from tests.coordinator.group.house import SUBSCRIPTION, T0, U0, Broker, G, House
+from tests.coordinator.house import Started, run
 
 NONE = ErrorCode.NONE
 DAY = 86_400.0

@@ -12,7 +12,8 @@ from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.port import ConnectionLostError
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.znodes.consumers import offset_path
-from tests.coordinator.group.house import T0, T1, U0, Broker, G, House, run
+from tests.coordinator.group.house import T0, T1, U0, Broker, G, House
+from tests.coordinator.house import run
 
 NONE = ErrorCode.NONE
 

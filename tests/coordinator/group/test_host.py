@@ -8,7 +8,8 @@ import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.zk.port import ConnectionLostError, SessionState
-from tests.coordinator.group.house import T0, Broker, House, run
+from tests.coordinator.group.house import T0, Broker, House
+from tests.coordinator.house import run
 
 NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE

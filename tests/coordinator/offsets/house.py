@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.manager import OffsetManager
 from kafkalite.testing.clock import ManualClock
@@ -13,34 +12,10 @@ from kafkalite.zk.stores.claims import Claim, ClaimStore
 from kafkalite.zk.stores.paths import ensure_paths, set_or_create
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.znodes.consumers import group_path, offset_path
+from tests.coordinator.house import run
 
 G = "g"
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
-
-
-class Started:
-    """Work under way: ``result`` once it is done."""
-
-    def __init__(self, work: Any) -> None:
-        self.results: list[Any] = []
-        self.failures: list[BaseException] = []
-        deferred(work).addCallbacks(self.results.append, lambda failure: self.failures.append(failure.value))
-
-    @property
-    def done(self) -> bool:
-        return bool(self.results or self.failures)
-
-    @property
-    def result(self) -> Any:
-        if self.failures:
-            raise self.failures[0]
-        assert self.results, "not complete"
-        return self.results[0]
-
-
-def run(work: Any) -> Any:
-    """The result of ``work``, which must be complete."""
-    return Started(work).result
 
 
 class Broker:

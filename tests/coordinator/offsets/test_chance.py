@@ -23,7 +23,8 @@ from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
 from kafkalite.zk.znodes import transactions
 from kafkalite.zk.znodes.consumers import group_path, offset_path
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
-from tests.coordinator.offsets.house import T0, T1, Broker, G, House, Started
+from tests.coordinator.house import Started
+from tests.coordinator.offsets.house import T0, T1, Broker, G, House
 
 TPS = (T0, T1)
 PATHS = {offset_path(G, tp): tp for tp in TPS}

@@ -10,7 +10,8 @@ from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.stores.claims import ClaimLostError
 from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.znodes.consumers import group_path
-from tests.coordinator.offsets.house import T0, T1, U0, G, House, run
+from tests.coordinator.house import run
+from tests.coordinator.offsets.house import T0, T1, U0, G, House
 
 FULL = OffsetAndMetadata(7, 3, "näh", 1_600_000_000_000)
 

@@ -14,7 +14,8 @@ from kafkalite.zk.port import NotEmptyError
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.offsets import StoredOffset
 from kafkalite.zk.stores.paths import ensure, set_or_create
-from tests.coordinator.offsets.house import T0, T1, U0, G, House, run
+from tests.coordinator.house import run
+from tests.coordinator.offsets.house import T0, T1, U0, G, House
 
 NONE = ErrorCode.NONE
 DAY = 86_400_000

@@ -15,7 +15,8 @@ from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.stores.transactions import NEW, Stored
 from kafkalite.zk.znodes import transactions
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
-from tests.coordinator.offsets.house import T0, T1, U0, Broker, G, House, run
+from tests.coordinator.house import run
+from tests.coordinator.offsets.house import T0, T1, U0, Broker, G, House
 
 MOVER = TxnProducer("mover", 4000, 3)
 OTHER = TxnProducer("other", 4001, 0)

@@ -15,7 +15,8 @@ from kafkalite.zk.port import Create, Delete, Op
 from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, op_size
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.znodes.consumers import group_path
-from tests.coordinator.offsets.house import T0, T1, U0, G, House, Started
+from tests.coordinator.house import Started
+from tests.coordinator.offsets.house import T0, T1, U0, G, House
 
 OK = ErrorCode.NONE
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker, PartitionAssignment, PartitionState
-from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import Future, deferred
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import Future
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.values import TxnProducer
 from kafkalite.coordinator.placement import preferred
@@ -28,46 +28,13 @@ from kafkalite.zk.znodes.transactions import (
     partition_path,
     state_partition_for,
 )
+from tests.coordinator.house import Started, run
 
 TX = "tx"
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 COUNT = 4
 NUMBER = state_partition_for(TX, COUNT)
 BASE = partition_path(NUMBER)
-
-
-class Started:
-    """Work under way: its outcome once it is done."""
-
-    def __init__(self, work: Awaitable[Any]) -> None:
-        self.results: list[Any] = []
-        self.failures: list[BaseException] = []
-        deferred(work).addCallbacks(self.results.append, lambda failure: self.failures.append(failure.value))
-
-    @property
-    def done(self) -> bool:
-        return bool(self.results or self.failures)
-
-    @property
-    def result(self) -> Any:
-        if self.failures:
-            raise self.failures[0]
-        assert self.results, "not complete"
-        return self.results[0]
-
-    @property
-    def error(self) -> ErrorCode:
-        """What the client is told."""
-        if self.results:
-            return ErrorCode.NONE
-        assert self.failures, "not complete"
-        assert isinstance(self.failures[0], ApiError), self.failures[0]
-        return self.failures[0].code
-
-
-def run(work: Awaitable[Any]) -> Any:
-    """The result of ``work``, which must be complete."""
-    return Started(work).result
 
 
 class Leaders:

@@ -9,7 +9,8 @@ from kafkalite.common.tasks import Future
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionListing
 from kafkalite.zk.port import ConnectionLostError, ZkError
 from kafkalite.zk.znodes.transactions import NO_TIMEOUT, TransactionState
-from tests.coordinator.transaction.house import BASE, T0, T1, T2, TX, House, Started, run
+from tests.coordinator.house import Started, run
+from tests.coordinator.transaction.house import BASE, T0, T1, T2, TX, House
 
 S = TransactionState
 E = ErrorCode

@@ -10,7 +10,8 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
 from kafkalite.zk.port import ConnectionLostError, SessionState
 from kafkalite.zk.znodes.transactions import TransactionState, ids_path
-from tests.coordinator.transaction.house import BASE, NUMBER, T0, T1, T2, TX, House, Node, Started, run
+from tests.coordinator.house import Started, run
+from tests.coordinator.transaction.house import BASE, NUMBER, T0, T1, T2, TX, House, Node
 
 S = TransactionState
 E = ErrorCode

@@ -8,7 +8,8 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
 from kafkalite.zk.port import NoNodeError
 from kafkalite.zk.znodes.transactions import NO_TIMEOUT, TransactionState
-from tests.coordinator.transaction.house import T0, T1, TX, House, Started, run
+from tests.coordinator.house import Started, run
+from tests.coordinator.transaction.house import T0, T1, TX, House
 
 E = ErrorCode
 S = TransactionState

@@ -8,7 +8,8 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.transaction import markers
 from kafkalite.coordinator.transaction.markers import IN_FLIGHT, MarkerSender
 from kafkalite.coordinator.transaction.values import TransactionMarker
-from tests.coordinator.transaction.house import T0, T1, Leaders, Started
+from tests.coordinator.house import Started
+from tests.coordinator.transaction.house import T0, T1, Leaders
 
 E = ErrorCode
 

@@ -14,7 +14,8 @@ from kafkalite.coordinator.transaction.verification import Verifier
 from kafkalite.zk.port import ConnectionLostError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
-from tests.coordinator.transaction.house import T0, T1, TX, run
+from tests.coordinator.house import run
+from tests.coordinator.transaction.house import T0, T1, TX
 
 E = ErrorCode
 S = TransactionState

@@ -8,9 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Protocol
 
 from kafkalite.common.errors import ConfigError
+
+
+class Config(Protocol):
+    """The values in force, by name."""
+
+    def __getitem__(self, name: str, /) -> Any: ...
 
 
 class ConfigType(Enum):

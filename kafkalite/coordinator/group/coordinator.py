@@ -8,10 +8,11 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.config import Config
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather, spawn
 from kafkalite.coordinator.group.group import GroupLimits
@@ -45,12 +46,6 @@ from kafkalite.zk.stores.groups import GroupStore
 
 log = logging.getLogger(__name__)
 _INVALID: Final = "The group id is empty"
-
-
-class Config(Protocol):
-    """The values in force, by name."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 class GroupCoordinator:

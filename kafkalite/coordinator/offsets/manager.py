@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
 
 from kafkalite.common.clock import Clock
+from kafkalite.common.config import Config
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.reader import OffsetReader
@@ -27,12 +27,6 @@ from kafkalite.zk.znodes.consumers import group_path
 
 _MOST_METADATA = 150_000
 """Characters that fit one znode however they are escaped, whatever ``offset.metadata.max.bytes`` allows."""
-
-
-class Config(Protocol):
-    """The values in force, by name."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 class OffsetManager:
@@ -70,8 +64,11 @@ class OffsetManager:
         Any broker may ask. ``require_stable``: UNSTABLE_OFFSET_COMMIT where a transaction has staged an offset and
         is undecided. Raises ``ConnectionLostError`` and ``SessionExpiredError``.
         """
+        if not self._reads.has(group_path(group)) and not await self._store.exists(group):
+            # any broker may be asked for any name, and a watch on what never comes to be stays for ever
+            return {}
         if partitions is not None:
-            # a topic that does not exist has no offsets; nor are there watches for whatever anybody may think of
+            # neither are there watches for topics that do not exist
             unknown = {tp.topic for tp in partitions if not self._topic_exists(tp)}
             # … but this broker may only be behind, and who is told of no offset begins at either end of the log
             exists = {topic for topic in unknown if await self._transactions.topic_exists(topic)}

@@ -103,8 +103,8 @@ class OffsetWriter:
     ) -> dict[TopicPartition, ErrorCode]:
         """Write ``offsets``; an error for each. Without a ``claim`` the plain numbers, unfenced.
 
-        COORDINATOR_NOT_AVAILABLE where the outcome is unknown, or others were in the way. Raises ``ClaimLostError``, also where the session of
-        the claim is over.
+        COORDINATOR_NOT_AVAILABLE where the outcome is unknown, or others were in the way. Raises ``ClaimLostError``,
+        also where the session of the claim is over.
         """
         if not offsets:
             return {}

@@ -12,13 +12,14 @@ import logging
 from collections.abc import Collection, Sequence
 
 from kafkalite.common.clock import Clock
+from kafkalite.common.config import Config
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction import core
 from kafkalite.coordinator.transaction.completion import Completion
 from kafkalite.coordinator.transaction.housekeeping import Housekeeping
 from kafkalite.coordinator.transaction.ownership import Entry, Ownership, StatePartition
-from kafkalite.coordinator.transaction.ports import Config, Outside
+from kafkalite.coordinator.transaction.ports import Outside
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionListing
 from kafkalite.coordinator.transaction.verification import Verifier
 from kafkalite.zk.port import SessionState, ZkError

@@ -11,12 +11,12 @@ from collections.abc import Callable
 from typing import Any
 
 from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.config import Config
 from kafkalite.common.errors import ApiError
 from kafkalite.common.tasks import spawn
 from kafkalite.coordinator.transaction import core
 from kafkalite.coordinator.transaction.completion import Completion
 from kafkalite.coordinator.transaction.ownership import Entry, Ownership, StatePartition
-from kafkalite.coordinator.transaction.ports import Config
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.types import TopicPartition
@@ -43,12 +43,6 @@ class Cluster(Protocol):
 
     def state(self, topic_partition: TopicPartition) -> PartitionState | None:
         """What is known of a partition: its leader above all."""
-
-
-class Config(Protocol):
-    """The values in force, by name."""
-
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 class MarkerChannel(Protocol):

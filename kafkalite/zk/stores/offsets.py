@@ -58,6 +58,10 @@ class OffsetStore:
     def __init__(self, client: ZkClient) -> None:
         self.client = client
 
+    async def exists(self, group: str) -> bool:
+        """Whether there is a place for ``group``, without a watch."""
+        return await self.client.exists(consumers.group_path(group)) is not None
+
     async def groups(self) -> list[str]:
         """All groups."""
         return sorted(map(decode_name, await children(self.client, consumers.CONSUMERS)))

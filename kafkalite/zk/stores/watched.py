@@ -71,6 +71,10 @@ class WatchedReads:
         """How many znodes are remembered."""
         return self._count
 
+    def has(self, scope: str) -> bool:
+        """Whether anything of ``scope`` is remembered."""
+        return scope in self._scopes
+
     def is_valid(self, path: str) -> bool:
         """Whether the value of ``path`` is known."""
         cell = self._find(path)

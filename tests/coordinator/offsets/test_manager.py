@@ -128,6 +128,15 @@ def test_an_offset_is_found_by_a_broker_that_has_not_heard_of_the_topic_yet(hous
     assert house.first.fetch(new, T0).keys() == {new}
 
 
+def test_what_does_not_exist_is_not_watched(house: House) -> None:
+    for index in range(3):
+        assert house.first.fetch(T0, TopicPartition("none", 0), group=f"g{index}") == {}
+    assert not house.first.client._data_watches and len(house.first.offsets._reads) == 0
+    house.edit(5)
+    assert house.first.fetch(T0, TopicPartition("none", 0)).keys() == {T0}
+    assert not [path for path in house.first.client._data_watches if "none" in path]
+
+
 def test_who_stages_first_makes_no_transactions_of_a_number_of_its_own(house: House) -> None:
     house.first.transactions._new_count = 7
     producer = TxnProducer("tx", 5, 0)

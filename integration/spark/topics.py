@@ -17,11 +17,11 @@ Row = tuple[bytes | None, bytes | None, str, int, int, int, int, tuple[tuple[str
 """Key, value, topic, partition, offset, milliseconds, timestamp type, headers."""
 
 
-def new_topic(cluster: LocalCluster, prefix: str, partitions: int = 1, **config: str) -> str:
+def new_topic(cluster: LocalCluster, prefix: str, partitions: int = 1, *, replicas: int = 1, **config: str) -> str:
     """A topic, led."""
     topic = fresh_topic(prefix)
     settings = {name.replace("_", "."): value for name, value in config.items()}
-    wanted = NewTopic(topic, partitions, 1, config=settings)
+    wanted = NewTopic(topic, partitions, replicas, config=settings)
     ask_controller(cluster.bootstrap, lambda admin: admin.create_topics([wanted]), done=("TOPIC_ALREADY_EXISTS",))
     client = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 

@@ -1,0 +1,237 @@
+"""The sink's shell: what a commit asks of the cluster, and what attempts do that come too late."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.spark import sink
+from kafkalite.spark.attempts import Attempt, Decision, DecisionError, committer_of, group_of, to_chunks
+from kafkalite.spark.client.cluster import Cluster, TopicState
+from kafkalite.spark.client.errors import KafkaClientError
+from kafkalite.spark.client.transactions import Committed, Described, Producer
+from kafkalite.spark.errors import KafkaWriteError
+from kafkalite.spark.sink import AttemptMessage, OpenedAttempt, abort, commit
+from kafkalite.spark.sink_options import SinkOptions
+from tests.spark.client.stand_ins import CONFIG
+
+QUERY, BATCH = "q", 4
+A, B = (Attempt(BATCH, "aa", task, task, 100 + task, 0) for task in range(2))
+OLD = Attempt(BATCH, "zz", 0, 0, 90, 0)
+OPTIONS = SinkOptions.parse({"kafka.bootstrap.servers": "h:1", "topic": "t"})
+T0 = TopicPartition("t", 0)
+
+
+class World:
+    """Stands for ``Transactions``: what a cluster holds, and ``calls`` in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.offsets: dict[TopicPartition, Committed] = {}
+        self.states: dict[str, Described] = {}
+        self.refuse_end: ErrorCode = ErrorCode.NONE
+        self.decide: Decision | None = None
+        """Somebody else's decision, which is recorded when a transaction is opened."""
+
+    def open(self, *attempts: Attempt) -> None:
+        for each in attempts:
+            self.states[each.name(QUERY)] = Described("Ongoing", each.producer_id, each.producer_epoch)
+
+    def record(self, decision: Decision) -> None:
+        self.offsets = {TopicPartition("t", at): chunk for at, chunk in enumerate(to_chunks(decision))}
+
+    def state(self, attempt: Attempt) -> str:
+        return self.states[attempt.name(QUERY)].state
+
+    # What Transactions does
+
+    def init_producer(self, transactional_id: str, timeout_ms: int) -> Producer:
+        self.calls.append(("init", transactional_id, timeout_ms))
+        return Producer(transactional_id, 1000, 3)
+
+    def add_partitions(self, producer: Producer, partitions: Collection[TopicPartition]) -> None:
+        self.calls.append(("add", producer.transactional_id, sorted(partitions)))
+        self.states[str(producer.transactional_id)] = Described("Ongoing", 1000, 3)
+        if self.decide is not None:
+            self.record(self.decide)
+
+    def end(self, producers: Iterable[Producer], *, commit: bool) -> dict[Producer, ErrorCode]:
+        found = list(producers)
+        self.calls.append(("end", commit, [each.transactional_id for each in found]))
+        for each in found:
+            if not self.refuse_end:
+                state = "CompleteCommit" if commit else "CompleteAbort"
+                self.states[str(each.transactional_id)] = Described(state, each.producer_id, each.producer_epoch)
+        return dict.fromkeys(found, self.refuse_end)
+
+    def fence(self, names: Collection[str]) -> None:
+        self.calls.append(("fence", sorted(names)))
+        for name in names:
+            self.states[name] = Described("Empty", 0, 9)
+
+    def describe(self, names: Collection[str]) -> dict[str, Described | None]:
+        self.calls.append(("describe", sorted(names)))
+        return {name: self.states.get(name) for name in names}
+
+    def open_transactions(self, prefix: str) -> list[str]:
+        return [name for name, state in self.states.items() if state.state == "Ongoing" and name.startswith(prefix)]
+
+    def commit_offsets(self, producer: Producer, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        self.calls.append(("record", producer.transactional_id, group))
+        self.offsets.update(offsets)
+
+    def fetch_offsets(self, group: str) -> dict[TopicPartition, Committed]:
+        assert group == group_of(QUERY)
+        self.calls.append("fetch")
+        return self.offsets
+
+
+class OneTopic(Cluster):
+    """Knows one topic with one partition."""
+
+    def topics(self, names: Any) -> dict[str, TopicState]:
+        return {name: TopicState(name, {0: 1}) for name in names}
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World()
+    monkeypatch.setattr(sink, "Transactions", lambda _cluster: made)
+    monkeypatch.setattr(sink, "Cluster", OneTopic)
+    return made
+
+
+def said(*attempts: Attempt | None, skipped: bool = False) -> list[Any]:
+    return [AttemptMessage(QUERY, BATCH, each, ["t"] if each else [], 5, skipped=skipped) for each in attempts]
+
+
+def test_a_commit(world: World) -> None:
+    loser, next_one = A._replace(nonce="bb"), A._replace(batch_id=BATCH + 1)
+    world.open(A, B, loser, next_one)
+    commit(OPTIONS, said(A, None, B))
+    names = sorted([A.name(QUERY), B.name(QUERY)])
+    assert world.calls == [
+        ("init", committer_of(QUERY), sink.COMMIT_TIMEOUT_MS),
+        "fetch",
+        ("describe", names),
+        ("record", committer_of(QUERY), group_of(QUERY)),
+        ("end", True, names),
+        ("fence", [loser.name(QUERY)]),
+    ]
+    assert world.offsets[T0].offset == BATCH
+    assert (world.state(A), world.state(next_one)) == ("CompleteCommit", "Ongoing")
+
+
+def test_a_commit_that_finds_the_batch_decided(world: World) -> None:
+    world.open(OLD, A)
+    world.record(Decision(BATCH, (OLD,)))
+    commit(OPTIONS, said(A))
+    assert world.state(OLD) == "CompleteCommit"
+    assert world.state(A) == "Empty"
+    assert not [call for call in world.calls if call[0] == "record"]
+
+
+def test_winners_that_cannot_be_committed_are_looked_at_again(world: World) -> None:
+    world.open(A)
+    world.refuse_end = ErrorCode.INVALID_TXN_STATE
+    ends = world.end
+
+    def aborted(producers: Iterable[Producer], *, commit: bool) -> dict[Producer, ErrorCode]:
+        world.states[A.name(QUERY)] = Described("CompleteAbort", A.producer_id, A.producer_epoch + 1)
+        return ends(producers, commit=commit)
+
+    world.end = aborted  # type: ignore[method-assign]
+    with pytest.raises(DecisionError, match="before the batch was decided"):
+        commit(OPTIONS, said(A))
+
+
+def test_a_batch_without_rows(world: World) -> None:
+    world.open(A)
+    commit(OPTIONS, said(None, None))
+    assert world.state(A) == "Empty"
+    assert not world.offsets
+    commit(OPTIONS, [])
+
+
+def test_more_winners_than_can_be_remembered(world: World) -> None:
+    many = [Attempt(BATCH, f"{task:012x}", task, 7 * task * task, task * 13 % 7919, 0) for task in range(1500)]
+    world.open(*many)
+    with pytest.raises(KafkaClientError, match="1500 tasks are too many"):
+        commit(OPTIONS, said(*many))
+    assert {world.state(each) for each in many} == {"Ongoing"}
+
+
+def test_an_abort(world: World) -> None:
+    earlier = A._replace(batch_id=BATCH - 1)
+    world.open(A, B, earlier)
+    world.record(Decision(BATCH - 1, (earlier,)))
+    abort(OPTIONS, [None, *said(A)], None, BATCH)
+    assert {world.state(each) for each in (A, B)} == {"Empty"}
+    assert world.calls[0] == ("init", committer_of(QUERY), sink.COMMIT_TIMEOUT_MS)
+
+
+def test_an_abort_leaves_what_was_decided(world: World) -> None:
+    """Spark aborts a batch whose commit failed, too: when that had recorded its decision, it stands."""
+    world.open(A, B)
+    world.record(Decision(BATCH, (A, B)))
+    abort(OPTIONS, said(A, B), None, BATCH)
+    assert {world.state(each) for each in (A, B)} == {"Ongoing"}
+
+
+def test_an_abort_that_knows_no_query(world: World) -> None:
+    world.open(A)
+    abort(OPTIONS, [None, None], None, BATCH)
+    assert not world.calls
+    assert world.state(A) == "Ongoing"
+
+
+def opened(world: World) -> OpenedAttempt:  # noqa: ARG001  (it must stand before)
+    return OpenedAttempt(OPTIONS, Cluster(CONFIG), QUERY, A._replace(producer_id=-1, producer_epoch=-1))
+
+
+def test_an_attempt_opens_its_transaction_with_its_first_row(world: World) -> None:
+    attempt = opened(world)
+    assert not attempt.is_settled()
+    producer = attempt.begin([T0])
+    assert attempt.attempt == A._replace(producer_id=1000, producer_epoch=3)
+    assert producer.transactional_id == A.name(QUERY)
+    attempt.begin([TopicPartition("t", 1)])
+    assert [call[0] for call in world.calls if call != "fetch"] == ["init", "add", "add"]
+
+
+def test_an_attempt_of_a_decided_batch_has_nothing_to_do(world: World) -> None:
+    world.open(OLD)
+    world.record(Decision(BATCH, (OLD,)))
+    assert opened(world).is_settled()
+    world.states[OLD.name(QUERY)] = Described("CompleteAbort", OLD.producer_id, 1)
+    assert not opened(world).is_settled(), "what was decided came to nothing"
+    world.record(Decision(BATCH + 1, (OLD._replace(batch_id=BATCH + 1),)))
+    assert opened(world).is_settled()
+
+
+def test_an_attempt_that_comes_too_late_ends_itself(world: World) -> None:
+    world.states[OLD.name(QUERY)] = Described("CompleteCommit", OLD.producer_id, OLD.producer_epoch)
+    world.decide = Decision(BATCH, (OLD,))
+    attempt = opened(world)
+    assert not attempt.is_settled()
+    with pytest.raises(KafkaWriteError, match="batch 4 was decided without this attempt"):
+        attempt.begin([T0])
+    attempt.give_up()
+    assert world.calls[-1] == ("end", False, [A.name(QUERY)])
+
+
+def test_a_commit_that_was_fenced_records_nothing(world: World) -> None:
+    """Another one has taken over since it looked."""
+    world.open(A)
+
+    def fenced(*_: Any) -> None:
+        raise KafkaClientError("PRODUCER_FENCED")
+
+    world.commit_offsets = fenced  # type: ignore[assignment]
+    with pytest.raises(KafkaClientError):
+        commit(OPTIONS, said(A))
+    assert world.state(A) == "Ongoing"

@@ -16,7 +16,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, spawn
 from kafkalite.coordinator.placement import preferred
 from kafkalite.coordinator.transaction.ports import Cluster
-from kafkalite.zk.port import ConnectionLostError, SessionExpiredError, WatchEvent, ZkError
+from kafkalite.zk.port import ConnectionLostError, EventType, SessionExpiredError, WatchEvent, ZkError
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
 from kafkalite.zk.znodes.transactions import TransactionMetadata, partition_path
@@ -176,9 +176,10 @@ class Ownership:
 
     # Orphans
 
-    def look_for_orphans(self, event: WatchEvent | None = None) -> None:  # noqa: ARG002
+    def look_for_orphans(self, event: WatchEvent | None = None) -> None:
         """A broker went or came, or a claim that was watched changed: take over what placement gives this broker."""
-        if self._closed:
+        if self._closed or (event is not None and event.type is EventType.LOST):
+            # Each watch tells of a lost connection; once it is back, one look is enough.
             return
         self._look_again = True
         if not self._looking:

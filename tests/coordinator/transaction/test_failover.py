@@ -166,6 +166,18 @@ def test_a_takeover_that_a_lost_connection_cut_short_is_made_good() -> None:
     assert house.state() is S.COMPLETE_COMMIT
 
 
+def test_a_lost_connection_is_no_reason_to_look_until_it_is_back() -> None:
+    house = House(2)
+    house.opened(T0)
+    house.brokers_changed()
+    assert house.other.client._data_watches
+    before = house.other.client.requests
+    house.other.client.lose_connection()
+    assert house.other.client.requests == before
+    house.other.client.reconnect()
+    assert house.other.client.requests > before
+
+
 def test_a_zombie_cannot_write() -> None:
     house = House(2)
     producer = house.opened(T0)

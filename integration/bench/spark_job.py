@@ -66,6 +66,8 @@ def session(jars: str) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.jars": jars,
+        # For a session that runs no Python it changes nothing.
+        "spark.python.daemon.module": "kafkalite.spark.daemon",
     }.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

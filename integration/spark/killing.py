@@ -19,6 +19,8 @@ from kafkalite.spark.sink_options import SinkOptions
 from kafkalite.spark.source import KafkaliteDataSource
 
 WRITE, PREPARE, COMMIT = "write", "prepare", "commit"
+KILL_DRIVER = "KAFKALITE_KILL_DRIVER"
+"""Set in the environment: the driver's JVM dies, too."""
 BEFORE, AFTER = "before the decision", "after the decision"
 
 
@@ -96,4 +98,14 @@ def die(file: Path, batch_id: int, point: str) -> None:
             file.unlink()
         except FileNotFoundError:
             return
+        if KILL_DRIVER in os.environ:
+            os.kill(driver(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def driver() -> int:
+    """The JVM that this process works for."""
+    pid = os.getppid()
+    while Path(f"/proc/{pid}/comm").read_text().strip() != "java":
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return pid

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,14 +17,14 @@ from typing import NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from integration.conftest import AGAINST_KAFKA, ClusterFactory
 from integration.harness.records import FIRST_TIMESTAMP, Item
 from integration.harness.wait import wait_for
-from integration.spark.killing import AFTER, BEFORE, COMMIT, PREPARE, WRITE, KillingDataSource, ask
+from integration.spark.killing import AFTER, BEFORE, COMMIT, KILL_DRIVER, PREPARE, WRITE, KillingDataSource, ask
 from integration.spark.topics import new_topic, produce
+from integration.spark.victim import Victim
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.spark.attempts import PREFIX
 from kafkalite.spark.client.cluster import Cluster
@@ -32,23 +34,23 @@ from kafkalite.spark.client.transactions import Transactions
 SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
 POINTS = ((WRITE,), (PREPARE,), (BEFORE, AFTER), (COMMIT,))
 ROWS = 120
-BATCH = 60
 PARTITIONS = 2
 
 
 class Round(NamedTuple):
     """A query is killed at ``point`` of batch ``batch``; its retry divides the rows into ``tasks``; a broker dies with
-    it, if one is named."""
+    it, if one is named; and the whole driver, JVM and all, if ``driver`` says so."""
 
     number: int
     point: str
     batch: int
     tasks: int
     broker: int
+    driver: bool
 
 
 def make_plan(seed: int, each: int, brokers: int) -> list[Round]:
-    """``each`` kills at every point, in any order; a broker in three of ten."""
+    """``each`` kills at every point, in any order; with ``brokers`` one of them, and the driver, in three of ten."""
     chance = random.Random(seed)
     points = [names[number % len(names)] for names in POINTS for number in range(each)]
     chance.shuffle(points)
@@ -59,46 +61,10 @@ def make_plan(seed: int, each: int, brokers: int) -> list[Round]:
             chance.randrange(2),
             chance.choice((PARTITIONS, 3, 5)),
             chance.randrange(1, brokers + 1) if brokers and chance.random() < 0.3 else 0,
+            bool(brokers) and chance.random() < 0.3,
         )
         for number, point in enumerate(points, 1)
     ]
-
-
-class Victim:
-    """A stream from ``source`` to ``target``, two micro-batches long, started again and again."""
-
-    def __init__(self, spark: SparkSession, cluster: LocalCluster, source: str, target: str, folder: Path) -> None:
-        self.spark = spark
-        self.cluster = cluster
-        self.source = source
-        self.target = target
-        self.folder = folder
-        self.file = folder / "kill"
-
-    def run(self, tasks: int) -> bool:
-        """Whether it came to its end."""
-        query = (
-            self.spark.readStream.format("kafkalite")
-            .option("kafka.bootstrap.servers", self.cluster.bootstrap)
-            .option("subscribe", self.source)
-            .option("startingOffsets", "earliest")
-            .option("maxOffsetsPerTrigger", BATCH)
-            .option("minPartitions", tasks)
-            .load()
-            .select("key", "value")
-            .writeStream.format("kafkalite-killing")
-            .option("kafka.bootstrap.servers", self.cluster.bootstrap)
-            .option("topic", self.target)
-            .option("kill.file", str(self.file))
-            .option("checkpointLocation", str(self.folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        try:
-            query.awaitTermination()
-        except StreamingQueryException:
-            return False
-        return True
 
 
 def read_committed(cluster: LocalCluster, topic: str) -> list[int]:
@@ -146,6 +112,17 @@ def open_transactions(cluster: LocalCluster) -> list[str]:
         return Transactions(client).open_transactions(f"{PREFIX}.")
 
 
+def run_alone(victim: Victim) -> bool:
+    """Whether a driver of its own came to its end."""
+    where = (victim.bootstrap, victim.source, victim.target, str(victim.folder), str(victim.rows), str(PARTITIONS))
+    command = [sys.executable, "-m", "integration.spark.victim", *where]
+    log = victim.folder / "driver.log"
+    with log.open("w") as output:
+        environment = {**os.environ, KILL_DRIVER: "1"}
+        done = subprocess.run(command, env=environment, stdout=output, stderr=output, timeout=180, check=False)
+    return done.returncode == 0
+
+
 def carry_out(spark: SparkSession, cluster: LocalCluster, plan: list[Round], folder: Path, replicas: int) -> None:
     """Every round with a query of its own: killed, started again, and counted."""
     source = new_topic(cluster, "rows", PARTITIONS, replicas=replicas)
@@ -154,9 +131,9 @@ def carry_out(spark: SparkSession, cluster: LocalCluster, plan: list[Round], fol
     for each in plan:
         target = new_topic(cluster, "once", PARTITIONS, replicas=replicas)
         (folder / str(each.number)).mkdir()
-        victim = Victim(spark, cluster, source, target, folder / str(each.number))
+        victim = Victim(spark, cluster.bootstrap, source, target, folder / str(each.number), ROWS // (each.batch + 1))
         ask(victim.file, each.batch, each.point)
-        ended = victim.run(PARTITIONS)
+        ended = run_alone(victim) if each.driver else victim.run(PARTITIONS)
         assert not ended, f"{each}: nobody was killed"
         assert not victim.file.exists()
         if each.broker:
@@ -184,7 +161,7 @@ def test_kills_of_everything(killing: SparkSession, shared_cluster: LocalCluster
 @pytest.mark.skipif(not SOAK, reason="make soak")
 @pytest.mark.timeout(3600)
 def test_many_kills_and_brokers_too(killing: SparkSession, make_cluster: ClusterFactory, tmp_path: Path) -> None:
-    """Ten at each point, a broker with every third, transactions without a timeout."""
+    """Ten at each point, brokers and whole drivers with every third, transactions without a timeout."""
     seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(1 << 32)))
     print(f"KAFKALITE_SEED={seed}")
     two_phase = {} if AGAINST_KAFKA else {"transaction.two.phase.commit.enable": "true"}

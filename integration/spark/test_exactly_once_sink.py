@@ -150,6 +150,7 @@ def carry_out(spark: SparkSession, cluster: LocalCluster, plan: list[Round], fol
         wait_for(lambda: not open_transactions(cluster), "no transaction is open")
 
 
+@pytest.mark.timeout(300)
 def test_kills_of_everything(killing: SparkSession, shared_cluster: LocalCluster, tmp_path: Path) -> None:
     """Two kills at each point; some retries divide the rows otherwise."""
     seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(1 << 32)))

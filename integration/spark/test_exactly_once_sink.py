@@ -1,6 +1,6 @@
 """The exactly-once sink: what writes, prepares, decides and commits is killed (-9); each row is seen once.
 
-``KAFKALITE_SEED`` repeats the plan of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long form too.
+``make soak`` runs it, or ``KAFKALITE_SOAK=1``; ``KAFKALITE_SEED`` repeats the plan of an earlier run.
 """
 
 from __future__ import annotations
@@ -150,7 +150,9 @@ def carry_out(spark: SparkSession, cluster: LocalCluster, plan: list[Round], fol
         wait_for(lambda: not open_transactions(cluster), "no transaction is open")
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.soak
+@pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
+@pytest.mark.timeout(600)
 def test_kills_of_everything(killing: SparkSession, shared_cluster: LocalCluster, tmp_path: Path) -> None:
     """Two kills at each point; some retries divide the rows otherwise."""
     seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(1 << 32)))
@@ -159,7 +161,7 @@ def test_kills_of_everything(killing: SparkSession, shared_cluster: LocalCluster
 
 
 @pytest.mark.soak
-@pytest.mark.skipif(not SOAK, reason="make soak")
+@pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
 @pytest.mark.timeout(3600)
 def test_many_kills_and_brokers_too(killing: SparkSession, make_cluster: ClusterFactory, tmp_path: Path) -> None:
     """Ten at each point, brokers and whole drivers with every third, transactions without a timeout."""

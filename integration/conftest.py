@@ -19,6 +19,8 @@ from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.zk.blocking import BlockingLoop
 
 AGAINST_KAFKA = os.environ.get("KAFKALITE_TEST_BROKER") == "kafka"
+SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
+"""Whether the long forms run, too (``make soak``)."""
 ClusterFactory = Callable[..., LocalCluster]
 LOG_PATTERNS = ("**/broker.log", "**/zookeeper.log")
 LOG_LINES = 40

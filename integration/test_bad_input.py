@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from integration.conftest import ClusterFactory
+from integration.conftest import SOAK, ClusterFactory
 from integration.faults.frames import INT32_MAX, MAX_BATCH, Target
 from integration.faults.thrower import start_thrower
 from integration.harness.clients import fresh_topic
@@ -30,7 +30,6 @@ from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import ZnodeReader
 from kafkalite.protocol.frames import request_header
 
-SOAK = os.environ.get("KAFKALITE_SOAK") == "1"
 PIECES = 1_000_000 if SOAK else 60_000
 GROWTH = 64 * 1024 * 1024
 MAX_GAP = 30.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from integration.conftest import TEST_OVERRIDES, ClusterFactory
+from integration.conftest import SOAK, TEST_OVERRIDES, ClusterFactory
 from integration.harness.admin import admin
 from integration.harness.clients import ClientAdapter, fresh_topic
 from integration.harness.history import wait_in_sync
@@ -39,7 +38,6 @@ SETTINGS = {
     "file.delete.delay.ms": "1000",
 }
 QUICK = {"log.cleaner.backoff.ms": "200"}
-SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
 SLOW_BYTES = 20
 """Bytes a second, for each update, at which compaction takes so long that it can be met in the middle."""
 NOISE = random.Random(7).randbytes(500_000).hex().encode()

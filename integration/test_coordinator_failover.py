@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from integration.conftest import AGAINST_KAFKA, ClusterFactory
+from integration.conftest import AGAINST_KAFKA, SOAK, ClusterFactory
 from integration.faults.cluster import create_topic, guardian, is_registered, wait_in_sync
 from integration.faults.group_load import GROUP, PARTITIONS, TOPIC, LoadedGroup
 from integration.faults.groups import PASSING, GroupClient, find_coordinator
@@ -24,7 +24,6 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.embedded.znodes import read_znodes
 
-SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
 ASIDE = "aside"
 COMMITS_EACH = 5
 """Commits that every member is to be acknowledged after a coordinator's death."""

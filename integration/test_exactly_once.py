@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from integration.conftest import AGAINST_KAFKA, ClusterFactory
+from integration.conftest import AGAINST_KAFKA, SOAK, ClusterFactory
 from integration.faults.applications import Application, ResultReader
 from integration.faults.cluster import create_topic, is_registered, states, wait_in_sync
 from integration.faults.groups import GROUP as GROUP_KIND
@@ -24,7 +24,6 @@ from integration.faults.transformer import BEGUN, COMMITTED, FENCED, PRODUCED, R
 from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import LocalCluster
 
-SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
 SOURCE, TARGET, GROUP = "inputs", "results", "transformers"
 PARTITIONS = 4
 APPLICATIONS = 2

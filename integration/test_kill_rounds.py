@@ -11,13 +11,12 @@ import time
 
 import pytest
 
-from integration.conftest import ClusterFactory
+from integration.conftest import SOAK, ClusterFactory
 from integration.faults.cluster import compare_logs, create_topic, wait_in_sync
 from integration.faults.plan import inject, make_plan
 from integration.faults.workload import Load
 
 pytestmark = pytest.mark.kafkalite_only  # one of the faults is the death of a guardian
-SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
 PARTITIONS = 6
 TOPIC = "rounds"
 OVERRIDES = {

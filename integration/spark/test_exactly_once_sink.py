@@ -19,7 +19,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
-from integration.conftest import AGAINST_KAFKA, ClusterFactory
+from integration.conftest import AGAINST_KAFKA, SOAK, ClusterFactory
 from integration.harness.records import FIRST_TIMESTAMP, Item
 from integration.harness.wait import wait_for
 from integration.spark.killing import AFTER, BEFORE, COMMIT, KILL_DRIVER, PREPARE, WRITE, KillingDataSource, ask
@@ -31,7 +31,6 @@ from kafkalite.spark.client.cluster import Cluster
 from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.transactions import Transactions
 
-SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
 POINTS = ((WRITE,), (PREPARE,), (BEFORE, AFTER), (COMMIT,))
 ROWS = 120
 PARTITIONS = 2

@@ -9,6 +9,7 @@ import os
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +18,9 @@ from integration.harness.tree import Tree
 from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launcher
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.zk.blocking import BlockingLoop
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 AGAINST_KAFKA = os.environ.get("KAFKALITE_TEST_BROKER") == "kafka"
 SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
@@ -112,6 +116,16 @@ def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCl
     cluster.start()
     yield cluster
     cluster.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One small Spark session for all tests that need one, with all sources: Spark's own and ours."""
+    from integration.harness.spark import new_session  # most runs of single tests need no Spark
+
+    session = new_session(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
 
 
 @pytest.fixture(scope="module")

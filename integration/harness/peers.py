@@ -43,6 +43,7 @@ SPARK_KAFKA = Peer("spark-kafka-4.2.0", ("org.apache.spark:spark-sql-kafka-0-10_
 SPARK_KAFKA_4_1 = Peer(
     "spark-kafka-4.1.1", ("org.apache.spark:spark-sql-kafka-0-10_2.13:4.1.1", *_SPARK_KAFKA), alone=True
 )
+POSTGRES_JDBC = Peer("postgresql-jdbc-42.7.7", ("org.postgresql:postgresql:42.7.7",), alone=True)
 KAFKA_0_8 = Peer("kafka-0.8.2.2", ("org.apache.kafka:kafka_2.11:0.8.2.2",))
 
 

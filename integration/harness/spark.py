@@ -1,27 +1,29 @@
-"""One small Spark session for all tests that need one, with both sources: Spark's own and ours."""
+"""One small Spark session for all tests that need one, with all sources: Spark's own and ours."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pytest
-from pyspark.sql import SparkSession
+from integration.harness.peers import POSTGRES_JDBC, SPARK_KAFKA, libs
 
-from integration.harness.peers import SPARK_KAFKA, libs
-from kafkalite.spark.source import KafkaliteDataSource
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Two cores, little memory, ``format("kafkalite")`` registered and ``format("kafka")`` at hand."""
+def new_session(folder: Path) -> SparkSession:
+    """Two cores and little memory; what Spark writes for itself goes to ``folder``."""
+    from pyspark.sql import SparkSession
+
+    from kafkalite.pipelines.session import register
+
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
-    warehouse = tmp_path_factory.mktemp("spark")
+    jars = sorted(jar for peer in (SPARK_KAFKA, POSTGRES_JDBC) for jar in libs(peer).glob("*.jar"))
     builder = SparkSession.builder.master("local[2]").appName("kafkalite-tests")
     for name, value in {
         "spark.ui.enabled": "false",
@@ -30,14 +32,13 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.warehouse.dir": str(warehouse),
-        "spark.local.dir": str(warehouse),
-        "spark.jars": ",".join(str(jar) for jar in sorted(libs(SPARK_KAFKA).glob("*.jar"))),
+        "spark.sql.warehouse.dir": str(folder),
+        "spark.local.dir": str(folder),
+        "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    session.dataSource.register(KafkaliteDataSource)
-    yield session
-    session.stop()
+    register(session)
+    return session

@@ -1,0 +1,1 @@
+"""Data pipelines on Spark: jobs described by one TOML file each."""

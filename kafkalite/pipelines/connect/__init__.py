@@ -1,0 +1,1 @@
+"""Connect's job: files and tables into topics, topics into files and tables."""

@@ -1,0 +1,83 @@
+"""What a job gets: the session, its file, and ways in and out that all start again where they stopped.
+
+Answers to: ``org.apache.kafka.connect.sink.SinkTaskContext`` and ``org.apache.kafka.streams.StreamsBuilder``. Shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from kafkalite.pipelines.pipeline import Pipeline
+
+FORMAT = "kafkalite"
+
+
+@dataclass(frozen=True)
+class Context:
+    """One run of ``pipeline``; ``state`` is its folder on this machine."""
+
+    spark: SparkSession
+    pipeline: Pipeline
+    state: Path
+
+    def read_topic(self, topic: str, **options: str) -> DataFrame:
+        """The stream of ``topic`` from its beginning (``startingOffsets``): key, value, topic, partition, offset,
+        timestamp, timestampType. Rows of open and aborted transactions are not among them."""
+        settings = self._source_options(topic, options)
+        return self.spark.readStream.format(FORMAT).options(**settings).load()
+
+    def read_topic_once(self, topic: str, **options: str) -> DataFrame:
+        """What is in ``topic`` now, as a batch."""
+        return self.spark.read.format(FORMAT).options(**self._source_options(topic, options)).load()
+
+    def write_topic(self, frame: DataFrame, topic: str, *, query: str, mode: str = "append") -> StreamingQuery:
+        """Each row of a stream (``key`` or none, ``value``, perhaps ``headers``) once into ``topic``.
+
+        With an empty ``topic``, each row's own column ``topic`` says where it goes. No topic is created.
+        """
+        writer = self._writer(frame, query, mode).format(FORMAT).options(**self.pipeline.kafka_options())
+        return (writer.option("topic", topic) if topic else writer).start()
+
+    def write_each(
+        self, frame: DataFrame, function: Callable[[DataFrame, int], None], *, query: str, mode: str = "append"
+    ) -> StreamingQuery:
+        """Each micro-batch of a stream to ``function``, with its number; one that was cut short comes again, with the
+        same number."""
+        return self._writer(frame, query, mode).foreachBatch(function).start()
+
+    def write_files(
+        self, frame: DataFrame, format: str, path: str, *, query: str, partition_by: Sequence[str] = ()
+    ) -> StreamingQuery:
+        """Each row of a stream once into files below ``path`` (``format``: parquet, csv, json), in folders by the
+        values of the columns ``partition_by``."""
+        writer = self._writer(frame, query, "append").format(format).option("path", path)
+        return (writer.partitionBy(*partition_by) if partition_by else writer).start()
+
+    def ensure_topic(self, topic: str, partitions: int = 3, **configs: str) -> None:
+        """Create ``topic`` where it is not there; ``cleanup_policy="compact"`` is ``cleanup.policy``."""
+        from kafkalite.pipelines.admin import ensure_topic
+
+        ensure_topic(self.pipeline, topic, partitions, {key.replace("_", "."): value for key, value in configs.items()})
+
+    def _source_options(self, topic: str, options: dict[str, str]) -> dict[str, str]:
+        settings = {"kafka.isolation.level": "read_committed", "startingOffsets": "earliest"}
+        return {**settings, **self.pipeline.kafka_options(), "subscribe": topic, **options}
+
+    def _writer(self, frame: DataFrame, query: str, mode: str) -> DataStreamWriter:
+        return (
+            frame.writeStream.queryName(f"{self.pipeline.name}.{query}")
+            .outputMode(mode)
+            .option("checkpointLocation", self.checkpoint(query))
+            .trigger(**self.pipeline.trigger.spark())
+        )
+
+    def checkpoint(self, query: str) -> str:
+        """Where Spark keeps how far ``query`` has come."""
+        base = self.pipeline.checkpoints or str(self.state / "checkpoints")
+        return f"{base.rstrip('/')}/{query}"

@@ -9,6 +9,7 @@ from integration.bench.latency import LATENCY_CELLS
 from integration.bench.lifecycle import FRESH_CELLS, LIFE_CELLS
 from integration.bench.produce import PRODUCE_CELLS
 from integration.bench.spark import SPARK_CELLS
+from integration.bench.spark_write import SPARK_WRITE_CELLS
 
 CELLS: list[Cell] = [
     *FRESH_CELLS,
@@ -18,4 +19,5 @@ CELLS: list[Cell] = [
     *COMMIT_CELLS,
     *LIFE_CELLS,
     *SPARK_CELLS,
+    *SPARK_WRITE_CELLS,
 ]

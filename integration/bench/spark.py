@@ -100,11 +100,11 @@ def value(size: int, number: int) -> bytes:
     return b" ".join(words)[:size]
 
 
-def run_spark(order: dict[str, object]) -> dict[str, Any]:
-    """What a job of :mod:`integration.bench.spark_job` measured, on :data:`SPARK`."""
+def run_spark(order: dict[str, object], job: str = "integration.bench.spark_job") -> dict[str, Any]:
+    """What the program ``job`` measured, on :data:`SPARK`."""
     path = os.pathsep.join((str(spark_home()), str(ROOT)))
     done = subprocess.run(
-        [sys.executable, "-m", "integration.bench.spark_job", json.dumps(order)],
+        [sys.executable, "-m", job, json.dumps(order)],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,

@@ -1,0 +1,67 @@
+"""Cells of writing by Spark: our sink beside Spark's own, on the same Spark, the same broker, the same rows.
+
+The columns *kafkalite* and *kafka* are the two sinks here; the broker is kafkalite's for both, and each reads what the
+other wrote. Acks, idempotence and batches are what each has where nothing is said.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from statistics import median
+
+from integration.bench.cell import FreshCell, Metric
+from integration.bench.side import KAFKALITE, Maker, Side
+from integration.bench.spark import PARTITIONS, run_spark
+from integration.harness.peers import SPARK_KAFKA_4_1, libs
+
+WRITING = "Spark 4.1.1: writing to a kafkalite broker, by our sink and (column Kafka) by Spark's own"
+JOB = "integration.bench.spark_write_job"
+BYTES = 100_000_000
+"""Of values, in each round."""
+WARM, ROUNDS = 4, 5
+"""A JVM is slow until it has compiled."""
+
+
+class SparkWriteCell(FreshCell):
+    """Rows of a key and a value of ``size`` bytes, from the memory of the JVM into a topic."""
+
+    group = WRITING
+    rounds = 1
+    metrics = (
+        Metric("rate", "rows/s", at_least=1.5),
+        Metric("cpu", "s, driver and workers"),
+        Metric("memory", "MB, driver and workers", at_most=1.25),
+    )
+
+    def __init__(self, size: int) -> None:
+        self.name = f"spark-write-{size}"
+        self.title = f"{size} B"
+        self.size = size
+
+    def run(self, maker: Maker, directory: Path) -> dict[str, float]:
+        """The median of some rounds, in a session of its own; each writes to a new topic."""
+        side = Side(KAFKALITE, directory, brokers=1).start()
+        topics = [f"written-{number}" for number in range(WARM + ROUNDS)]
+        try:
+            for topic in topics:
+                side.create_topic(topic, PARTITIONS)
+            result = run_spark(
+                {
+                    "format": maker.name,
+                    "bootstrap": side.bootstrap,
+                    "topics": topics,
+                    "jars": ",".join(str(jar) for jar in sorted(libs(SPARK_KAFKA_4_1).glob("*.jar"))),
+                    "rows": BYTES // self.size,
+                    "size": self.size,
+                    "warm": WARM,
+                    "rounds": ROUNDS,
+                },
+                JOB,
+            )
+        finally:
+            side.close()
+        rates: list[float] = result["rates"]
+        return {"rate": median(rates), "cpu": result["cpu"], "memory": result["memory"] / 1e6}
+
+
+SPARK_WRITE_CELLS = [SparkWriteCell(size) for size in (100, 1000)]

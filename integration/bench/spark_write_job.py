@@ -1,0 +1,84 @@
+"""One Spark session that writes a topic again and again: run by the Spark that is measured, in a process of its own.
+
+``python -m integration.bench.spark_write_job ORDER``: JSON in, JSON out (the last line).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+from integration.bench.spark_job import Memory, family, session
+
+SOURCES = ("kafka", "kafkalite")
+TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_seconds() -> float:
+    """What this process and all that come from it have used, those that have ended and were waited for, too."""
+    total = 0
+    for pid in family(os.getpid()):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        total += sum(map(int, fields[11:15]))
+    return total / TICKS
+
+
+def made(spark: SparkSession, rows: int, size: int) -> DataFrame:
+    """Keys and values of ``size`` bytes, in the memory of the JVM, so that making them costs no round anything."""
+    hashes = ", ".join(f"sha2(cast(id + {at} as string), 256)" for at in range(size // 64 + 1))
+    frame = spark.range(0, rows, 1, 2).selectExpr(
+        "cast(cast(id as string) as binary) key", f"cast(substring(concat({hashes}), 1, {size}) as binary) value"
+    )
+    frame.persist(StorageLevel.MEMORY_AND_DISK).count()
+    return frame
+
+
+def sums(frame: DataFrame) -> list[Any]:
+    """How many rows there are, and a sum over what they say, whatever their order."""
+    return list(frame.selectExpr("count(*)", "sum(xxhash64(key, value) % 1000000007)").collect()[0])
+
+
+def main() -> None:
+    """Write ``rounds`` times after ``warm`` times; rows a second of each, and the most memory.
+
+    At the end both sources must find in the topic what was written.
+    """
+    order: dict[str, Any] = json.loads(sys.argv[1])
+    memory = Memory()
+    spark = session(order["jars"])
+    from kafkalite.spark.source import KafkaliteDataSource
+
+    spark.dataSource.register(KafkaliteDataSource)
+    frame = made(spark, order["rows"], order["size"])
+    kafka = {"kafka.bootstrap.servers": order["bootstrap"]}
+    memory.start()
+    rates, used = [], 0.0
+    for number in range(order["warm"] + order["rounds"]):
+        before = cpu_seconds()
+        began = time.perf_counter()
+        topic = order["topics"][number]
+        frame.write.format(order["format"]).options(**kafka).option("topic", topic).mode("append").save()
+        if number >= order["warm"]:
+            rates.append(order["rows"] / (time.perf_counter() - began))
+            used += cpu_seconds() - before
+    peak = memory.peak
+    written = sums(frame)
+    for source in SOURCES:
+        found = sums(spark.read.format(source).options(**kafka).option("subscribe", topic).load())
+        if found != written:
+            raise AssertionError(f"{order['format']} wrote {written}, {source} reads {found}")
+    print(json.dumps({"version": spark.version, "rates": rates, "cpu": used / order["rounds"], "memory": peak}))
+
+
+if __name__ == "__main__":
+    main()

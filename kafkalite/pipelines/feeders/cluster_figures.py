@@ -1,0 +1,113 @@
+"""What the Kafka protocol tells of a cluster, as figures of its topics, brokers and consumer groups.
+
+Answers to: ``kafka.server.KafkaServer``'s and ``ReplicaManager``'s metrics, as far as a client can see them.
+Blocking shell around client libraries.
+
+They stand under the host ``<cluster id>``: ``topic.<name>`` with the counter ``records`` (the sum of its log end
+offsets: its rate is the records in per second) and the gauges ``partitions`` and ``under_replicated_partitions``;
+``broker.<id>`` with the gauge ``log_bytes``; ``group.<name>`` with the gauge ``lag``, the records that the group has yet
+to read of partitions with a committed offset.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = 15.0
+"""Seconds for the cluster to answer."""
+
+
+class Figures(NamedTuple):
+    """In the order of a sample's fields."""
+
+    host: str
+    process: str
+    group: str | None
+    counters: Mapping[str, float]
+    gauges: Mapping[str, float]
+
+
+class ClusterFigures:
+    """Asks with librdkafka's ``settings``. What does not answer is left out of a round, and logged."""
+
+    def __init__(self, settings: Mapping[str, str]) -> None:
+        from confluent_kafka.admin import AdminClient
+        from kafka.admin import KafkaAdminClient
+
+        self._admin = AdminClient({**settings, "log_level": 0})
+        # The one request that librdkafka does not have.
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        self._log_dirs: Any = KafkaAdminClient(
+            bootstrap_servers=settings["bootstrap.servers"].split(","), client_id="kafkalite-metrics"
+        )
+
+    def figures(self) -> Iterator[Figures]:
+        """One round."""
+        from confluent_kafka import KafkaException
+        from kafka.errors import KafkaError
+
+        try:
+            metadata = self._admin.list_topics(timeout=TIMEOUT)
+            host = str(metadata.cluster_id)
+            ends = self._ends(metadata)
+            yield from self._topics(host, metadata, ends)
+            yield from self._groups(host, ends)
+            yield from self._brokers(host, sorted(metadata.brokers))
+        except (KafkaException, KafkaError) as error:
+            log.warning("the cluster's figures are not complete: %s", error)
+
+    def _ends(self, metadata: Any) -> dict[tuple[str, int], int]:
+        """The end of each partition that has a leader."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        wanted = {
+            TopicPartition(topic, number): OffsetSpec.latest()
+            for topic, described in metadata.topics.items()
+            for number, partition in described.partitions.items()
+            if partition.leader >= 0
+        }
+        if not wanted:
+            return {}
+        found = self._admin.list_offsets(wanted, request_timeout=TIMEOUT)
+        return {(one.topic, one.partition): future.result().offset for one, future in found.items()}
+
+    def _topics(self, host: str, metadata: Any, ends: Mapping[tuple[str, int], int]) -> Iterator[Figures]:
+        records: Counter[str] = Counter()
+        for (topic, _), end in ends.items():
+            records[topic] += end
+        for topic, described in metadata.topics.items():
+            partitions = described.partitions.values()
+            behind = sum(len(partition.isrs) < len(partition.replicas) for partition in partitions)
+            gauges = {"partitions": len(partitions), "under_replicated_partitions": behind}
+            yield Figures(host, f"topic.{topic}", "topics", {"records": records[topic]}, gauges)
+
+    def _groups(self, host: str, ends: Mapping[tuple[str, int], int]) -> Iterator[Figures]:
+        from confluent_kafka import ConsumerGroupTopicPartitions
+
+        listed = self._admin.list_consumer_groups(request_timeout=TIMEOUT).result()
+        for name in sorted(group.group_id for group in listed.valid):
+            asked = self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])
+            committed = asked[name].result().topic_partitions or []
+            lags = [
+                max(0, ends[one.topic, one.partition] - one.offset)
+                for one in committed
+                if one.offset >= 0 and (one.topic, one.partition) in ends
+            ]
+            if lags:
+                yield Figures(host, f"group.{name}", "groups", {}, {"lag": sum(lags)})
+
+    def _brokers(self, host: str, brokers: list[int]) -> Iterator[Figures]:
+        for described in self._log_dirs.describe_log_dirs(None, brokers):
+            size = sum(
+                partition["partition_size"]
+                for directory in described["log_dirs"]
+                for topic in directory["topics"]
+                for partition in topic["partitions"]
+            )
+            yield Figures(host, f"broker.{described['broker']}", "brokers", {}, {"log_bytes": size})

@@ -29,8 +29,8 @@ def running(frame: DataFrame, *aggregates: Column, by: Sequence[str]) -> DataFra
 def deduplicated(frame: DataFrame, *, by: Sequence[str], time: str | None = None, late: str | None = None) -> DataFrame:
     """The first row of each value of ``by``.
 
-    With ``time`` and ``late`` values are remembered for ``late`` only: repetitions that come later than that count as
-    new. Without, for ever.
+    With ``time`` and ``late`` a value is forgotten once the newest row is ``late`` (the watermark) past its first one,
+    and then counts as new. Without, never.
     """
     if time is None or late is None:
         return frame.dropDuplicates(list(by))

@@ -31,7 +31,7 @@ def from_json(
 def from_csv(
     frame: DataFrame, schema: StructType | str, *, keep: Sequence[str] = (), errors: Errors = "fail", null: str = ""
 ) -> DataFrame:
-    """The fields of CSV lines as columns, as :func:`from_json` has it; ``null`` is the text of none."""
+    """The fields of CSV lines as columns, as :func:`from_json` has it; ``null``, as an empty field, is none."""
     fields, options = _reading(schema, errors)
     text = sql.col("value").cast("string")
     return _columns(frame, sql.from_csv(text, fields.simpleString(), {**options, "nullValue": null}), keep, errors)
@@ -40,7 +40,7 @@ def from_csv(
 def to_record(
     frame: DataFrame, *, key: str | Sequence[str] | None = None, value: str | Sequence[str] | None = None
 ) -> DataFrame:
-    """``key`` and ``value`` for a topic: a name is that column (as text, where it is no bytes), names are a JSON object.
+    """``key`` and ``value`` for a topic: a name is that column (as text, unless bytes), names are a JSON object.
 
     Without ``value`` it is an object of all columns, without ``key`` the records have none. An object shows its nulls.
     """

@@ -11,10 +11,7 @@ from kazoo.exceptions import NoNodeError
 
 from integration.harness.wait import wait_for
 from kafkalite.broker.guardian_process import close_session
-
-_SECRET = 0xB3415C00
-_MULTIPLIER = 0x5DEECE66D
-_MASK = (1 << 48) - 1
+from kafkalite.testing.session_password import session_password
 
 
 class Tree:
@@ -115,13 +112,3 @@ class Tree:
         wait_for(
             lambda: close_session(hosts or self.connect, session, session_password(session), 6000), "its session ends"
         )
-
-
-def session_password(session: int) -> bytes:
-    """The password that ZooKeeper gives a session: 16 bytes of Java's ``Random``, seeded by the session's id."""
-    seed = ((session ^ _SECRET) ^ _MULTIPLIER) & _MASK
-    password = b""
-    for _ in range(4):
-        seed = (seed * _MULTIPLIER + 0xB) & _MASK
-        password += ((seed >> 16) & 0xFFFFFFFF).to_bytes(4, "little")
-    return password

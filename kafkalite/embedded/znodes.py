@@ -14,6 +14,8 @@ from kafkalite.broker import guardian_process
 
 GET_DATA, GET_CHILDREN, CLOSE = 4, 8, -11
 NO_NODE = -101
+_OWNER_IN_STAT = 4 * 8 + 3 * 4
+"""Behind czxid, mzxid, ctime, mtime, version, cversion and aversion."""
 SESSION_TIMEOUT_MS = 10000
 SOCKET_TIMEOUT = 10.0
 
@@ -51,6 +53,15 @@ class ZnodeReader:
             return None
         (length,) = struct.unpack_from(">i", answer)
         return answer[4 : 4 + max(length, 0)]
+
+    def owner(self, path: str) -> int:
+        """The session that an ephemeral znode belongs to; 0 where it is none, or is not there."""
+        answer = self._call(GET_DATA, path)
+        if answer is None:
+            return 0
+        (length,) = struct.unpack_from(">i", answer)
+        (owner,) = struct.unpack_from(">q", answer, 4 + max(length, 0) + _OWNER_IN_STAT)
+        return int(owner)
 
     def children(self, path: str) -> list[str]:
         """The names of a znode's children, sorted; none where it does not exist."""

@@ -1,0 +1,218 @@
+"""A cluster for somebody's tests: real broker processes and a real ZooKeeper, and faults by name; no Docker.
+
+Answers to: ``kafka.testkit.KafkaClusterTestKit`` and ``testcontainers.kafka.KafkaContainer``. Plain processes, and the
+thread of :class:`~kafkalite.testing.wires.Wires`, through which brokers reach each other and ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+
+from kafkalite.broker.guardian_process import close_session
+from kafkalite.embedded.cluster import HOST, LocalCluster
+from kafkalite.embedded.processes import free_ports
+from kafkalite.embedded.znodes import ZnodeReader
+from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+from kafkalite.testing.session_password import session_password
+from kafkalite.testing.wires import End, Wires
+
+ZOOKEEPER: End = "zookeeper"
+SESSION_TIMEOUT_MS = 6000
+POLL_INTERVAL = 0.02
+DEFAULTS = {
+    # Who waits for a group in a test waits for nobody else.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+}
+"""What differs from Kafka's defaults, for the sake of speed; ``overrides`` go before it."""
+
+
+class KafkaliteCluster:
+    """Brokers 1…``brokers`` in ``directory``, started by ``with`` or :meth:`start`.
+
+    ``zookeeper`` is a connection string, best with a chroot of this cluster's own (it is created); without it there is
+    an embedded ZooKeeper. ``overrides`` are broker properties, beside :data:`DEFAULTS`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        brokers: int = 1,
+        *,
+        zookeeper: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        self.directory = directory
+        self._connect = zookeeper
+        self._embedded: EmbeddedZooKeeper | None = None
+        self._count = brokers
+        self._overrides = {**DEFAULTS, **(overrides or {})}
+        self._wires: Wires | None = None
+        self._cluster: LocalCluster | None = None
+
+    # What it is
+
+    def get_bootstrap_server(self) -> str:
+        """``host:port,…`` of all brokers, for clients."""
+        return self._running.bootstrap
+
+    @property
+    def zookeeper(self) -> str:
+        """ZooKeeper's connection string, with the cluster's chroot."""
+        return self._running.zookeeper
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """Ids of all brokers, alive or not."""
+        return self._running.broker_ids
+
+    @property
+    def log_files(self) -> list[Path]:
+        """What each broker wrote."""
+        return [self._running.log_file(broker_id) for broker_id in self.broker_ids]
+
+    # Start and end
+
+    def start(self) -> KafkaliteCluster:
+        """Start it; returns when every broker serves. Raises ``StartupError``."""
+        self._wires = Wires()
+        try:
+            if self._connect is None:
+                self._embedded = EmbeddedZooKeeper(self.directory / "zookeeper").start()
+            connect = self._connect or self._embedded_connect()
+            self._cluster = LocalCluster(self.directory, self._count, zookeeper=connect, overrides=self._overrides)
+            for broker_id in self._cluster.broker_ids:
+                self._cluster.override_broker(broker_id, self._wired(self._wires, broker_id, connect))
+            self._cluster.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """End everything at once, and without a word: nobody will miss the data."""
+        if self._cluster is not None:
+            self._cluster.close()
+        if self._wires is not None:
+            self._wires.close()
+        if self._embedded is not None:
+            self._embedded.kill()
+        self._cluster = self._wires = self._embedded = None
+
+    def __enter__(self) -> KafkaliteCluster:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # Faults
+
+    def kill(self, broker_id: int = 1) -> None:
+        """``kill -9``."""
+        self._running.kill_broker(broker_id)
+
+    def pause(self, broker_id: int = 1) -> None:
+        """SIGSTOP: there, but silent. Past its session timeout (6 s) the others take its place."""
+        self._running.pause_broker(broker_id)
+
+    def resume(self, broker_id: int = 1) -> None:
+        """SIGCONT."""
+        self._running.resume_broker(broker_id)
+
+    def restart(self, broker_id: int = 1) -> None:
+        """A controlled shutdown, if it is alive, and a start; returns when it serves."""
+        if self._running.is_alive(broker_id):
+            self._running.stop_broker(broker_id)
+        self._running.start_broker(broker_id)
+
+    def partition(self, broker_id: int, *others: End) -> None:
+        """Cut a broker off from ``others``, brokers and ``"zookeeper"``; from all of them where none is named.
+
+        Clients reach it still.
+        """
+        assert self._wires is not None
+        everybody: tuple[End, ...] = (*(each for each in self.broker_ids if each != broker_id), ZOOKEEPER)
+        for other in others or everybody:
+            self._wires.cut(broker_id, other)
+
+    def heal(self) -> None:
+        """The end of all partitions."""
+        assert self._wires is not None
+        self._wires.heal()
+
+    def expire_session(self, broker_id: int = 1, timeout: float = 10.0) -> None:
+        """End the broker's ZooKeeper session, as if it had been silent for too long.
+
+        Raises ``TimeoutError`` where that cannot be done within ``timeout`` seconds: the broker has none, say.
+        """
+        deadline = time.monotonic() + timeout
+        with ZnodeReader(self._direct) as znodes:
+            session = 0
+            while (owner := znodes.owner(f"/brokers/ids/{broker_id}")) == session or session == 0:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"the session of broker {broker_id} could not be ended within {timeout:g} s")
+                session = session or owner
+                if not session or not close_session(
+                    self._direct, session, session_password(session), SESSION_TIMEOUT_MS
+                ):
+                    time.sleep(POLL_INTERVAL)
+
+    # Inside
+
+    @property
+    def _running(self) -> LocalCluster:
+        if self._cluster is None:
+            raise RuntimeError("the cluster has not been started")
+        return self._cluster
+
+    @property
+    def _direct(self) -> str:
+        return self._connect or self._embedded_connect()
+
+    def _embedded_connect(self) -> str:
+        assert self._embedded is not None
+        return self._embedded.connect_string
+
+    def _wired(self, wires: Wires, broker_id: int, connect: str) -> dict[str, str]:
+        """Properties by which a broker reaches ZooKeeper, and the others reach it, through wires."""
+        servers, slash, chroot = connect.partition("/")
+        relayed = []
+        for server in servers.split(","):
+            host, _, port = server.rpartition(":")
+            relayed.append(f"{HOST}:{wires.relay(host, int(port), ZOOKEEPER, lambda _: broker_id)}")
+        client = self._running.address(broker_id)
+        own = dict(zip(("REPLICATION", "CONTROLPLANE"), free_ports(2), strict=True))
+        ways = {name: wires.relay(HOST, port, broker_id, self._whose) for name, port in own.items()}
+        return {
+            "zookeeper.connect": ",".join(relayed) + slash + chroot,
+            "listeners": _listeners({"PLAINTEXT": client, **{name: f"{HOST}:{port}" for name, port in own.items()}}),
+            "advertised.listeners": _listeners(
+                {"PLAINTEXT": client, **{name: f"{HOST}:{port}" for name, port in ways.items()}}
+            ),
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,REPLICATION:PLAINTEXT,CONTROLPLANE:PLAINTEXT",
+            "inter.broker.listener.name": "REPLICATION",
+        }
+
+    def _whose(self, port: int) -> End | None:
+        """The broker that has a connection from ``port`` of this machine."""
+        cluster = self._running
+        for broker_id in cluster.broker_ids:
+            try:
+                connections = psutil.Process(cluster.pid(broker_id)).net_connections("tcp4")
+            except (psutil.Error, KeyError):
+                continue  # it has gone, or has not been started yet
+            if any(connection.laddr.port == port for connection in connections):
+                return broker_id
+        return None
+
+
+def _listeners(addresses: Mapping[str, str]) -> str:
+    return ",".join(f"{name}://{address}" for name, address in addresses.items())

@@ -1,0 +1,57 @@
+"""The rules of a history, and the breaches of them that were found.
+
+Answers to: nothing in Kafka; what its users are promised. Pure.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+MOST_OF_A_RULE = 20
+"""Breaches kept of one rule: more say nothing new."""
+
+
+class Rule(Enum):
+    """What holds of every history; the value says it in words."""
+
+    KEPT = "what was acknowledged is there"
+    ONE_OFFSET = "a record is acknowledged at one offset, and stands there"
+    ONCE = "a record of an idempotent or transactional producer is there once"
+    ORDER = "the records of a producer stand in the order in which they were sent"
+    REFUSED = "what was refused is nowhere"
+    WRITTEN = "nothing is read, or stored, that was not sent"
+    UNCHANGED = "what was read at an offset stands there for ever"
+    COMPLETE = "a reader passes over nothing that it is to see"
+    ONWARD = "a reader is given ascending offsets"
+    ABORTED = "no reader of committed records sees one of a transaction that was not committed"
+    ALL = "a committed transaction is there in full"
+    FORWARD = "no committed offset goes back"
+    COMMITTED = "no offset is shown as committed that nobody committed"
+    ONE_LEADER = "one leader acknowledges in one leader epoch"
+    ALIKE = "all replicas hold the same"
+    WHOLE = "the offsets of a replica have no gap, and its leader epochs do not go back"
+
+
+class Breach(NamedTuple):
+    """One line about what must not be."""
+
+    rule: Rule
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.rule.name}: {self.text}"
+
+
+class Breaches:
+    """What was found so far."""
+
+    def __init__(self) -> None:
+        self.found: list[Breach] = []
+        self._count = dict.fromkeys(Rule, 0)
+
+    def add(self, rule: Rule, text: str) -> None:
+        """One more; not kept where there are many of its rule already."""
+        self._count[rule] += 1
+        if self._count[rule] <= MOST_OF_A_RULE:
+            self.found.append(Breach(rule, text))

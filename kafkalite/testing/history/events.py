@@ -1,0 +1,230 @@
+"""The events of a history: what clients, leaders and replicas did and saw, in the order in which it became known.
+
+Answers to: nothing in Kafka; the operations of a Jepsen history. Pure.
+
+An event that announces (:class:`Sent`, :class:`Committing`, :class:`OffsetCommitting`, :class:`OffsetFetching`) stands
+before what it announces can have any effect; one that reports stands after it. That is all that is asked of the order,
+so one list to which many threads append is a history, and so is what a simulator notes.
+
+Partitions are called by name (``orders-3``), producers, readers and onlookers by any name that is theirs alone. A
+producer that is made anew, with new sequence numbers, has a new name.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class ProducerKind(Enum):
+    """What a producer was promised."""
+
+    PLAIN = "plain"
+    """Everything acknowledged is there, in order (with one request in flight), perhaps more than once."""
+    IDEMPOTENT = "idempotent"
+    """Once, too."""
+    TRANSACTIONAL = "transactional"
+    """Once, and for ``read_committed`` all of a transaction or nothing."""
+
+
+class Isolation(Enum):
+    """What a reader asked to see."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class RecordId(NamedTuple):
+    """A record: the ``number``-th of a producer, over all partitions."""
+
+    producer: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.producer}#{self.number}"
+
+
+# ---- producers
+
+
+class Started(NamedTuple):
+    """A producer begins."""
+
+    producer: str
+    kind: ProducerKind
+
+
+class Begun(NamedTuple):
+    """A transaction begins: the ``transaction``-th of its producer."""
+
+    producer: str
+    transaction: int
+
+
+class Sent(NamedTuple):
+    """A record is about to be sent; numbers ascend. ``transaction`` is -1 outside of one."""
+
+    record: RecordId
+    partition: str
+    transaction: int = -1
+
+
+class Acked(NamedTuple):
+    """It was acknowledged at ``offset``. ``broker`` and ``leader_epoch``: who did so, and as what; -1 if not known."""
+
+    record: RecordId
+    partition: str
+    offset: int
+    broker: int = -1
+    leader_epoch: int = -1
+
+
+class Failed(NamedTuple):
+    """It was refused, and so can never be anywhere."""
+
+    record: RecordId
+    error: str = ""
+
+
+class Unknown(NamedTuple):
+    """Nobody knows what became of it. The same is true of a record of which nothing more is said."""
+
+    record: RecordId
+    error: str = ""
+
+
+class Committing(NamedTuple):
+    """The producer is about to ask for its transaction to be committed."""
+
+    producer: str
+    transaction: int
+
+
+class Committed(NamedTuple):
+    """It was told that the transaction is committed. Without it, after :class:`Committing`, it may be."""
+
+    producer: str
+    transaction: int
+
+
+class Aborted(NamedTuple):
+    """It was told that the transaction is aborted. One that nobody asked to commit counts as aborted, too."""
+
+    producer: str
+    transaction: int
+
+
+# ---- readers
+
+
+class Positioned(NamedTuple):
+    """A reader will read ``partition`` from ``offset`` on, wherever it was before."""
+
+    reader: str
+    partition: str
+    offset: int
+
+
+class Read(NamedTuple):
+    """A reader was given a record. ``record`` is ``None`` where the value is nobody's."""
+
+    reader: str
+    isolation: Isolation
+    partition: str
+    offset: int
+    record: RecordId | None
+
+
+class Reached(NamedTuple):
+    """A reader was told that there is nothing more for it below ``offset``."""
+
+    reader: str
+    isolation: Isolation
+    partition: str
+    offset: int
+
+
+# ---- groups
+
+
+class OffsetCommitting(NamedTuple):
+    """A member of ``group`` is about to commit ``offset``; it read on from what was committed before."""
+
+    group: str
+    partition: str
+    offset: int
+
+
+class OffsetCommitted(NamedTuple):
+    """It was told that this is done. Without it, the offset may be committed, or not."""
+
+    group: str
+    partition: str
+    offset: int
+
+
+class OffsetFetching(NamedTuple):
+    """``onlooker`` is about to ask what ``group`` has committed."""
+
+    onlooker: str
+    group: str
+
+
+class OffsetFetched(NamedTuple):
+    """The answer to its last question, of one partition; -1: nothing is committed."""
+
+    onlooker: str
+    group: str
+    partition: str
+    offset: int
+
+
+# ---- leaders and replicas
+
+
+class Led(NamedTuple):
+    """Somebody saw that ``broker`` leads in ``leader_epoch``: in ZooKeeper, or by an answer given as the leader."""
+
+    partition: str
+    broker: int
+    leader_epoch: int
+
+
+class Entry(NamedTuple):
+    """What a replica holds at ``offset``: a record, or (``None``) the marker that ends a transaction."""
+
+    offset: int
+    leader_epoch: int
+    record: RecordId | None
+    crc: int = 0
+    """Of the batch that it stands in, so that replicas are compared byte for byte."""
+
+
+class Replica(NamedTuple):
+    """All that ``broker`` holds of ``partition`` at the end, when everything is healed and nothing more is sent."""
+
+    partition: str
+    broker: int
+    entries: tuple[Entry, ...]
+
+
+Event = (
+    Started
+    | Begun
+    | Sent
+    | Acked
+    | Failed
+    | Unknown
+    | Committing
+    | Committed
+    | Aborted
+    | Positioned
+    | Read
+    | Reached
+    | OffsetCommitting
+    | OffsetCommitted
+    | OffsetFetching
+    | OffsetFetched
+    | Led
+    | Replica
+)

@@ -1,0 +1,128 @@
+"""What producers did: records, transactions, and what they were told of them.
+
+Answers to: nothing in Kafka; the producers' part of the history checker. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from kafkalite.testing.history.breaches import Breaches, Rule
+from kafkalite.testing.history.events import (
+    Aborted,
+    Acked,
+    Begun,
+    Committed,
+    Committing,
+    Failed,
+    ProducerKind,
+    RecordId,
+    Sent,
+    Started,
+    Unknown,
+)
+
+NOWHERE = -1
+
+
+class Outcome(Enum):
+    """What a producer knows of its transaction."""
+
+    OPEN = auto()
+    """It never asked for a commit, and so it is not committed."""
+    UNKNOWN = auto()
+    COMMITTED = auto()
+    ABORTED = auto()
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One transaction."""
+
+    producer: str
+    number: int
+    outcome: Outcome = Outcome.OPEN
+    records: list[RecordId] = field(default_factory=list)
+    seen: bool = False
+    """Whether any reader of committed records saw any of it."""
+
+    def __str__(self) -> str:
+        return f"transaction {self.number} of {self.producer}"
+
+    @property
+    def visible(self) -> bool:
+        """Whether readers of committed records are to see it. One of unknown outcome is so once it was seen."""
+        return self.outcome is Outcome.COMMITTED or (self.outcome is Outcome.UNKNOWN and self.seen)
+
+
+@dataclass(slots=True)
+class Sending:
+    """One record on its way."""
+
+    partition: str
+    transaction: Transaction | None
+    offset: int = NOWHERE
+    broker: int = -1
+    leader_epoch: int = -1
+    refused: bool = False
+    doubtful: bool = False
+
+
+class Producers:
+    """All of them."""
+
+    def __init__(self, breaches: Breaches) -> None:
+        self.records: dict[RecordId, Sending] = {}
+        self.transactions: dict[tuple[str, int], Transaction] = {}
+        self._kinds: dict[str, ProducerKind] = {}
+        self._breaches = breaches
+
+    def once(self, producer: str) -> bool:
+        """Whether its records may be there only once."""
+        return self._kinds.get(producer, ProducerKind.PLAIN) is not ProducerKind.PLAIN
+
+    def started(self, event: Started) -> None:
+        self._kinds[event.producer] = event.kind
+
+    def begun(self, event: Begun) -> None:
+        self._transaction(event.producer, event.transaction)
+
+    def sent(self, event: Sent) -> None:
+        transaction = None
+        if event.transaction >= 0:
+            transaction = self._transaction(event.record.producer, event.transaction)
+            transaction.records.append(event.record)
+        self.records[event.record] = Sending(event.partition, transaction)
+
+    def acked(self, event: Acked) -> None:
+        sending = self.records.get(event.record)
+        where = f"{event.record} in {event.partition} at offset {event.offset}"
+        if sending is None:
+            self._breaches.add(Rule.WRITTEN, f"{where}: acknowledged, but never sent")
+        elif sending.partition != event.partition:
+            self._breaches.add(Rule.ONE_OFFSET, f"{where}: acknowledged, but sent to {sending.partition}")
+        elif sending.offset not in (NOWHERE, event.offset):
+            self._breaches.add(Rule.ONE_OFFSET, f"{where}: acknowledged at offset {sending.offset} before")
+        else:
+            sending.offset, sending.broker, sending.leader_epoch = event.offset, event.broker, event.leader_epoch
+
+    def failed(self, event: Failed) -> None:
+        if event.record in self.records:
+            self.records[event.record].refused = True
+
+    def unknown(self, event: Unknown) -> None:
+        if event.record in self.records:
+            self.records[event.record].doubtful = True
+
+    def committing(self, event: Committing) -> None:
+        self._transaction(event.producer, event.transaction).outcome = Outcome.UNKNOWN
+
+    def committed(self, event: Committed) -> None:
+        self._transaction(event.producer, event.transaction).outcome = Outcome.COMMITTED
+
+    def aborted(self, event: Aborted) -> None:
+        self._transaction(event.producer, event.transaction).outcome = Outcome.ABORTED
+
+    def _transaction(self, producer: str, number: int) -> Transaction:
+        return self.transactions.setdefault((producer, number), Transaction(producer, number))

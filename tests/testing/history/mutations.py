@@ -1,0 +1,414 @@
+"""What can be wrong with a history: each function plants one thing and says where, as the checker is to say it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from kafkalite.testing.history.breaches import Rule
+from kafkalite.testing.history.events import (
+    Aborted,
+    Acked,
+    Committed,
+    Committing,
+    Entry,
+    Event,
+    Failed,
+    Isolation,
+    Led,
+    OffsetCommitted,
+    OffsetCommitting,
+    OffsetFetched,
+    OffsetFetching,
+    Read,
+    RecordId,
+    Replica,
+    Sent,
+)
+
+History = list[Event]
+Plant = Callable[[History, random.Random], str]
+T = TypeVar("T")
+
+
+class Mutation(NamedTuple):
+    """A way to break a history, and the rule that is broken."""
+
+    plant: Plant
+    rule: Rule
+
+
+MUTATIONS: list[Mutation] = []
+
+
+def breaks(rule: Rule) -> Callable[[Plant], Plant]:
+    """Enter a mutation into the table."""
+
+    def enter(plant: Plant) -> Plant:
+        MUTATIONS.append(Mutation(plant, rule))
+        return plant
+
+    return enter
+
+
+def all_of(history: History, kind: type[T]) -> list[T]:
+    return [event for event in history if isinstance(event, kind)]
+
+
+def acked(history: History, chance: random.Random, producer: str = "") -> Acked:
+    return chance.choice([event for event in all_of(history, Acked) if event.record.producer.startswith(producer)])
+
+
+def place(history: History, event: Event) -> int:
+    """Where it stands; that very event, for events of different kinds may be equal as tuples."""
+    return next(index for index, other in enumerate(history) if other is event)
+
+
+def replace(history: History, old: Event, new: Event) -> None:
+    history[place(history, old)] = new
+
+
+def remove(history: History, event: Event) -> None:
+    del history[place(history, event)]
+
+
+def request_of(history: History, done: Committed) -> Committing:
+    return next(event for event in all_of(history, Committing) if tuple(event) == tuple(done))
+
+
+def edit_replicas(history: History, partition: str, edit: Callable[[list[Entry]], None], *brokers: int) -> None:
+    """Change what the replicas of a partition hold; all of them, unless some are named."""
+    for index, event in enumerate(history):
+        if isinstance(event, Replica) and event.partition == partition and (not brokers or event.broker in brokers):
+            entries = list(event.entries)
+            edit(entries)
+            history[index] = event._replace(entries=tuple(entries))
+
+
+def put(history: History, partition: str, offset: int, record: RecordId | None) -> None:
+    """Another record at an offset, on all replicas."""
+
+    def edit(entries: list[Entry]) -> None:
+        entries[offset] = entries[offset]._replace(record=record)
+
+    edit_replicas(history, partition, edit)
+
+
+def where(record: RecordId, partition: str, offset: int) -> str:
+    return f"{record} in {partition} at offset {offset}"
+
+
+@breaks(Rule.KEPT)
+def lost_at_the_end(history: History, chance: random.Random) -> str:
+    partition = acked(history, chance).partition
+    lost = max((event for event in all_of(history, Acked) if event.partition == partition), key=lambda a: a.offset)
+    edit_replicas(history, partition, lambda entries: entries.__delitem__(slice(lost.offset, None)))
+    return where(lost.record, partition, lost.offset)
+
+
+@breaks(Rule.KEPT)
+def lost_to_another(history: History, chance: random.Random) -> str:
+    lost = acked(history, chance, "idempotent")
+    put(history, lost.partition, lost.offset, None)
+    return where(lost.record, lost.partition, lost.offset)
+
+
+@breaks(Rule.ONE_OFFSET)
+def acknowledged_at_another_offset(history: History, chance: random.Random) -> str:
+    moved = acked(history, chance)
+    replace(history, moved, moved._replace(offset=moved.offset + 1))
+    return where(moved.record, moved.partition, moved.offset + 1)
+
+
+@breaks(Rule.ONE_OFFSET)
+def acknowledged_twice(history: History, chance: random.Random) -> str:
+    again = acked(history, chance)
+    history.append(again._replace(offset=again.offset + 7))
+    return where(again.record, again.partition, again.offset + 7)
+
+
+@breaks(Rule.ONE_OFFSET)
+def acknowledged_in_another_partition(history: History, chance: random.Random) -> str:
+    moved = acked(history, chance)
+    replace(history, moved, moved._replace(partition="orders-9"))
+    return where(moved.record, "orders-9", moved.offset)
+
+
+@breaks(Rule.ONCE)
+def twice(history: History, chance: random.Random) -> str:
+    doubled = acked(history, chance, chance.choice(("idempotent", "transactional")))
+    ends: list[int] = []
+
+    def edit(entries: list[Entry]) -> None:
+        ends.append(len(entries))
+        entries.append(entries[-1]._replace(offset=len(entries), record=doubled.record))
+
+    edit_replicas(history, doubled.partition, edit)
+    return where(doubled.record, doubled.partition, ends[0])
+
+
+@breaks(Rule.ORDER)
+def reordered(history: History, chance: random.Random) -> str:
+    first, second = two_of_a_producer(history, chance)
+    put(history, first.partition, first.offset, second.record)
+    put(history, first.partition, second.offset, first.record)
+    return where(first.record, first.partition, second.offset)
+
+
+def two_of_a_producer(history: History, chance: random.Random) -> tuple[Acked, Acked]:
+    """Two records that follow one another in a partition."""
+    some = acked(history, chance, "idempotent")
+    both = sorted(
+        (
+            event
+            for event in all_of(history, Acked)
+            if event.partition == some.partition and event.record.producer == some.record.producer
+        ),
+        key=lambda event: event.offset,
+    )
+    index = chance.randrange(len(both) - 1)
+    return both[index], both[index + 1]
+
+
+@breaks(Rule.REFUSED)
+def refused_and_written(history: History, chance: random.Random) -> str:
+    refused = acked(history, chance)
+    replace(history, refused, Failed(refused.record, "refused"))
+    return f"{refused.record} in {refused.partition} at offset "
+
+
+@breaks(Rule.WRITTEN)
+def stored_but_never_sent(history: History, chance: random.Random) -> str:
+    some = acked(history, chance)
+    put(history, some.partition, some.offset, RecordId("nobody", 1))
+    return where(RecordId("nobody", 1), some.partition, some.offset)
+
+
+@breaks(Rule.WRITTEN)
+def read_but_never_sent(history: History, chance: random.Random) -> str:
+    some = chance.choice(all_of(history, Read))
+    replace(history, some, some._replace(record=RecordId("nobody", 1)))
+    return where(RecordId("nobody", 1), some.partition, some.offset)
+
+
+@breaks(Rule.WRITTEN)
+def read_what_is_no_record(history: History, chance: random.Random) -> str:
+    some = chance.choice(all_of(history, Read))
+    replace(history, some, some._replace(record=None))
+    return f"something in {some.partition} at offset {some.offset}, read by {some.reader}"
+
+
+@breaks(Rule.WRITTEN)
+def read_before_it_was_sent(history: History, chance: random.Random) -> str:
+    read = chance.choice(all_of(history, Read))
+    sent = next(event for event in all_of(history, Sent) if event.record == read.record)
+    remove(history, sent)
+    history.insert(place(history, read) + 1, sent)
+    assert read.record
+    return where(read.record, read.partition, read.offset)
+
+
+@breaks(Rule.WRITTEN)
+def acknowledged_but_never_sent(history: History, _chance: random.Random) -> str:
+    history.append(Acked(RecordId("nobody", 1), "orders-0", 5))
+    return where(RecordId("nobody", 1), "orders-0", 5)
+
+
+@breaks(Rule.WRITTEN)
+def read_in_another_partition(history: History, chance: random.Random) -> str:
+    some = chance.choice([event for event in all_of(history, Read) if event.partition != "orders-1"])
+    read = Read("astray", Isolation.READ_UNCOMMITTED, "orders-1", some.offset, some.record)
+    history.append(read)
+    assert some.record
+    return where(some.record, "orders-1", some.offset)
+
+
+@breaks(Rule.UNCHANGED)
+def read_and_gone(history: History, _chance: random.Random) -> str:
+    """Somebody read above the high watermark what then was truncated."""
+    record = RecordId("idempotent-0", 100_000)
+    end = len(all_of(history, Replica)[0].entries)
+    history.append(Sent(record, "orders-0"))
+    history.append(Read("early", Isolation.READ_UNCOMMITTED, "orders-0", end, record))
+    return where(record, "orders-0", end)
+
+
+@breaks(Rule.UNCHANGED)
+def two_records_at_an_offset(history: History, chance: random.Random) -> str:
+    one, other = two_of_a_producer(history, chance)
+    history.append(Read("astray", Isolation.READ_UNCOMMITTED, one.partition, one.offset, other.record))
+    return where(other.record, one.partition, one.offset)
+
+
+@breaks(Rule.COMPLETE)
+def passed_over(history: History, chance: random.Random) -> str:
+    some = chance.choice([event for event in all_of(history, Read) if event.reader.startswith("last-")])
+    remove(history, some)
+    assert some.record
+    return where(some.record, some.partition, some.offset)
+
+
+@breaks(Rule.ONWARD)
+def given_again(history: History, chance: random.Random) -> str:
+    some = chance.choice(all_of(history, Read))
+    history.insert(place(history, some) + 1, some)
+    assert some.record
+    return where(some.record, some.partition, some.offset)
+
+
+@breaks(Rule.ABORTED)
+def aborted_and_seen(history: History, chance: random.Random) -> str:
+    done = chance.choice(all_of(history, Committed))
+    replace(history, done, Aborted(*done))
+    return first_of(history, done.producer, done.transaction)
+
+
+@breaks(Rule.ABORTED)
+def never_committed_and_seen(history: History, chance: random.Random) -> str:
+    done = chance.choice(all_of(history, Committed))
+    remove(history, done)
+    remove(history, request_of(history, done))
+    return first_of(history, done.producer, done.transaction)
+
+
+def first_of(history: History, producer: str, transaction: int) -> str:
+    sent = next(
+        event
+        for event in all_of(history, Sent)
+        if (event.record.producer, event.transaction) == (producer, transaction)
+    )
+    return f"{sent.record} in {sent.partition} at offset "
+
+
+@breaks(Rule.COMPLETE)
+def committed_and_not_seen(history: History, chance: random.Random) -> str:
+    done = chance.choice(all_of(history, Aborted))
+    replace(history, done, Committed(*done))
+    return first_of(history, done.producer, done.transaction)
+
+
+@breaks(Rule.COMPLETE)
+def half_of_an_unknown_one_is_seen(history: History, chance: random.Random) -> str:
+    """Nobody knows how it ended; then it must still be all or nothing, and for all readers alike."""
+    done = chance.choice([event for event in all_of(history, Committed) if len(records_of(history, event)) > 1])
+    remove(history, done)
+    hidden = chance.choice(records_of(history, done))
+    for event in all_of(history, Read):
+        if event.record == hidden and event.reader == "last-read_committed":
+            remove(history, event)
+    return f"{hidden} in "
+
+
+def records_of(history: History, done: Committed) -> list[RecordId]:
+    return [
+        event.record
+        for event in all_of(history, Sent)
+        if (event.record.producer, event.transaction) == (done.producer, done.transaction)
+    ]
+
+
+@breaks(Rule.ALL)
+def committed_without_one_of_its_records(history: History, chance: random.Random) -> str:
+    done = chance.choice(all_of(history, Committed))
+    record = RecordId(done.producer, 100_000)
+    history.insert(place(history, request_of(history, done)), Sent(record, "orders-2", done.transaction))
+    return f"{record} in orders-2"
+
+
+@breaks(Rule.FORWARD)
+def a_look_at_an_older_offset(history: History, chance: random.Random) -> str:
+    some = chance.choice(all_of(history, OffsetCommitted))
+    history += [OffsetFetching("late", some.group), OffsetFetched("late", some.group, some.partition, -1)]
+    return f"group {some.group} in {some.partition} at offset -1"
+
+
+@breaks(Rule.FORWARD)
+def an_unknown_commit_is_seen_and_gone(history: History, _chance: random.Random) -> str:
+    end = 10_000
+    history.append(OffsetCommitting("other", "orders-1", end))
+    for onlooker, offset in (("early", end), ("late", -1)):
+        history += [OffsetFetching(onlooker, "other"), OffsetFetched(onlooker, "other", "orders-1", offset)]
+    return "group other in orders-1 at offset -1"
+
+
+@breaks(Rule.FORWARD)
+def a_commit_of_an_older_offset(history: History, _chance: random.Random) -> str:
+    for offset in (50, 40):
+        history += [OffsetCommitting("other", "orders-1", offset), OffsetCommitted("other", "orders-1", offset)]
+    return "group other in orders-1 at offset 40"
+
+
+@breaks(Rule.COMMITTED)
+def an_offset_that_nobody_committed(history: History, _chance: random.Random) -> str:
+    history += [OffsetFetching("late", "billing"), OffsetFetched("late", "billing", "orders-0", 1_000_000)]
+    return "group billing in orders-0 at offset 1000000"
+
+
+@breaks(Rule.COMMITTED)
+def a_commit_that_nobody_asked_for(history: History, _chance: random.Random) -> str:
+    history.append(OffsetCommitted("billing", "orders-0", 1_000_000))
+    return "group billing in orders-0 at offset 1000000"
+
+
+@breaks(Rule.ONE_LEADER)
+def two_leaders_are_seen(history: History, chance: random.Random) -> str:
+    some = chance.choice(all_of(history, Led))
+    history.append(some._replace(broker=some.broker % 3 + 1))
+    return f"{some.partition}: brokers {some.broker} and {some.broker % 3 + 1} both lead in epoch {some.leader_epoch}"
+
+
+@breaks(Rule.ONE_LEADER)
+def two_leaders_acknowledge(history: History, chance: random.Random) -> str:
+    """One of them says in which epoch, of the other only its log tells."""
+    one = one_of_many_in_an_epoch(history, chance)
+    replace(history, one, one._replace(broker=one.broker % 3 + 1))
+    return f"in {one.partition} at offset "
+
+
+def one_of_many_in_an_epoch(history: History, chance: random.Random) -> Acked:
+    epochs = {(r.partition, e.offset): e.leader_epoch for r in all_of(history, Replica) for e in r.entries}
+    by_epoch: dict[tuple[str, int], list[Acked]] = {}
+    for event in all_of(history, Acked):
+        if event.broker > 0:
+            by_epoch.setdefault((event.partition, epochs[event.partition, event.offset]), []).append(event)
+    return chance.choice(chance.choice([events for events in by_epoch.values() if len(events) > 1]))
+
+
+@breaks(Rule.ALIKE)
+def a_replica_lacks_the_end(history: History, chance: random.Random) -> str:
+    replica = chance.choice(all_of(history, Replica))
+    edit_replicas(history, replica.partition, lambda entries: entries.__delitem__(slice(-1, None)), replica.broker)
+    return f"{replica.partition} at offset {len(replica.entries) - 1}: "
+
+
+@breaks(Rule.ALIKE)
+def a_replica_has_other_bytes(history: History, chance: random.Random) -> str:
+    replica = chance.choice(all_of(history, Replica))
+    offset = chance.randrange(len(replica.entries))
+
+    def edit(entries: list[Entry]) -> None:
+        entries[offset] = entries[offset]._replace(crc=entries[offset].crc ^ 1)
+
+    edit_replicas(history, replica.partition, edit, replica.broker)
+    return f"{replica.partition} at offset {offset}: "
+
+
+@breaks(Rule.WHOLE)
+def a_gap_in_all_replicas(history: History, chance: random.Random) -> str:
+    replica = chance.choice(all_of(history, Replica))
+    offset = chance.randrange(1, len(replica.entries) - 1)
+    edit_replicas(history, replica.partition, lambda entries: entries.__delitem__(offset))
+    return f"in {replica.partition} at offset {offset + 1} on broker {replica.broker}: comes after offset {offset - 1}"
+
+
+@breaks(Rule.WHOLE)
+def an_epoch_goes_back(history: History, chance: random.Random) -> str:
+    replica = chance.choice(all_of(history, Replica))
+    last = len(replica.entries) - 1
+
+    def edit(entries: list[Entry]) -> None:
+        entries[-1] = entries[-1]._replace(leader_epoch=-1)
+
+    edit_replicas(history, replica.partition, edit)
+    return f"in {replica.partition} at offset {last} on broker {replica.broker}: of leader epoch -1"

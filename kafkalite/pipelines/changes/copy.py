@@ -1,0 +1,133 @@
+"""A table that is made of a topic's records, and knows itself how far it has come.
+
+Answers to: nothing in Kafka; ``org.apache.kafka.connect.sink.SinkTask`` with offsets of its own. Blocking shell around
+psycopg.
+
+Rows and positions change in one transaction of the copy's own database, so each record counts once whatever dies, and
+a copy that was dropped, emptied or restored from elsewhere is known by its file on disk and made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafkalite.pipelines.changes.postgres import Table, connect, find_table
+from kafkalite.pipelines.errors import PipelineError
+
+_POSITIONS = """
+CREATE TABLE IF NOT EXISTS kafkalite_copies (
+    copy text PRIMARY KEY, topic text NOT NULL, generation text NOT NULL, file bigint NOT NULL, positions jsonb NOT NULL
+)
+"""
+
+
+class TopicRow(NamedTuple):
+    """A record where it stands in the topic."""
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+class CopyLostError(Exception):
+    """The copy is not the one that was begun with: it was dropped or emptied in between."""
+
+
+class TableCopy:
+    """The copy of ``topic`` in the table of that ``name``. Raises :class:`PipelineError` where there is none."""
+
+    def __init__(self, url: str, name: str, topic: str) -> None:
+        self._url = url
+        self._name = name
+        self._topic = topic
+
+    def begin(self) -> str:
+        """The generation of the copy: a new one, and an empty table, unless the copy is what it was."""
+        with connect(self._url, autocommit=False) as connection:
+            table = find_table(connection, self._name)
+            connection.execute(_POSITIONS)
+            known = self._known(connection, table)
+            if known is not None and known["intact"]:
+                return str(known["generation"])
+            full = connection.execute(f"SELECT EXISTS (SELECT FROM {table.name})").fetchone()[0]
+            if full and known is None:
+                raise PipelineError(
+                    f"table {table.name} has rows that are not of topic '{self._topic}': empty it, or name another"
+                )
+            if full:
+                connection.execute(f"TRUNCATE {table.name}")
+            generation = uuid.uuid4().hex
+            connection.execute(
+                "INSERT INTO kafkalite_copies VALUES (%s, %s, %s, pg_relation_filenode(%s), '{}')"
+                " ON CONFLICT (copy) DO UPDATE SET topic = excluded.topic, generation = excluded.generation,"
+                " file = excluded.file, positions = excluded.positions",
+                (table.name, self._topic, generation, table.oid),
+            )
+            return generation
+
+    def apply(self, generation: str, rows: Collection[TopicRow]) -> None:
+        """Bring the copy to where ``rows`` end; those that it has are passed over. Raises :class:`CopyLostError`."""
+        with connect(self._url, autocommit=False) as connection:
+            table = find_table(connection, self._name)
+            known = self._known(connection, table)
+            if known is None or not known["intact"] or known["generation"] != generation:
+                raise CopyLostError(
+                    f"table {table.name} was dropped or emptied while it was written: started again, it is made anew"
+                )
+            positions = {int(partition): offset for partition, offset in known["positions"].items()}
+            new = [row for row in sorted(rows) if row.offset >= positions.get(row.partition, 0)]
+            if not new:
+                return
+            _write(connection, table, latest(new))
+            positions |= {row.partition: row.offset + 1 for row in new}
+            connection.execute(
+                "UPDATE kafkalite_copies SET positions = %s WHERE copy = %s", (json.dumps(positions), table.name)
+            )
+
+    def _known(self, connection: Any, table: Table) -> Mapping[str, Any] | None:
+        """What the database says of the copy, which nobody else may change until the end of the transaction."""
+        row = connection.execute(
+            "SELECT generation, positions, topic = %s AND file = pg_relation_filenode(%s)"
+            " FROM kafkalite_copies WHERE copy = %s FOR UPDATE",
+            (self._topic, table.oid, table.name),
+        ).fetchone()
+        return row and dict(zip(("generation", "positions", "intact"), row, strict=True))
+
+
+def latest(rows: Iterable[TopicRow]) -> dict[bytes, bytes | None]:
+    """The last value of each key; records without a key say nothing of a row."""
+    return {row.key: row.value for row in rows if row.key is not None}
+
+
+def _write(connection: Any, table: Table, values: Mapping[bytes, bytes | None]) -> None:
+    """Rows with a value come or change, the others go."""
+    columns = ", ".join(_quote(column.name) for column in table.columns)
+    key = ", ".join(_quote(name) for name in table.key)
+    others = ", ".join(
+        f"{_quote(column.name)} = excluded.{_quote(column.name)}"
+        for column in table.columns
+        if column.name not in table.key
+    )
+    row = f"jsonb_populate_record(NULL::{table.name}, %s)"
+    connection.execute("CREATE TEMPORARY TABLE incoming (key jsonb NOT NULL, value jsonb) ON COMMIT DROP")
+    with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN") as copy:
+        for each, value in values.items():
+            copy.write_row((each.decode(), None if value is None else value.decode()))
+    connection.execute(
+        f"DELETE FROM {table.name} WHERE ({key}) IN"
+        f" (SELECT {key} FROM incoming, {row % 'incoming.key'} WHERE incoming.value IS NULL)"
+    )
+    connection.execute(
+        f"INSERT INTO {table.name} ({columns}) OVERRIDING SYSTEM VALUE"
+        f" SELECT {columns} FROM (SELECT (r).* FROM (SELECT {row % 'value'} AS r FROM incoming"
+        f" WHERE value IS NOT NULL) AS rows) AS columns"
+        f" ON CONFLICT ({key}) DO {f'UPDATE SET {others}' if others else 'NOTHING'}"
+    )
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

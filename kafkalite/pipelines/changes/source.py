@@ -1,0 +1,140 @@
+"""The data source ``kafkalite-changes``: a table of PostgreSQL, and then its changes, as a stream of records.
+
+Answers to: nothing in Kafka; Debezium's ``PostgresConnectorTask`` for Kafka Connect. Shell.
+
+Its offsets are positions in the database's log: a micro-batch that is run again has the same transactions, and what a
+checkpoint has is read no more. The first micro-batch is a copy of the table. What is committed while it is made comes
+once more behind it, in its order, so that each key ends with its last value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import BinaryType, StructField, StructType
+
+from kafkalite.pipelines.changes.pgoutput import format_position, parse_position
+from kafkalite.pipelines.changes.postgres import Slot, connect, find_table, rows
+from kafkalite.pipelines.changes.records import Record, change_records, row_record
+from kafkalite.pipelines.errors import PipelineError
+
+FORMAT = "kafkalite-changes"
+Offset = dict[str, str]
+_BEGINNING = ""
+
+
+@dataclass(frozen=True)
+class ChangesOptions:
+    """Where the table is, the slot's name, and about how many changes a micro-batch has."""
+
+    url: str
+    table: str
+    slot: str
+    limit: int
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ChangesOptions:
+        """From the options of a stream."""
+        return cls(options["url"], options["table"], options["slot"], int(options.get("maxChangesPerTrigger", "10000")))
+
+
+class ChangesDataSource(DataSource):  # type: ignore[misc]
+    """``readStream.format("kafkalite-changes")`` with ``url``, ``table``, ``slot``, ``maxChangesPerTrigger``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return FORMAT
+
+    def schema(self) -> StructType:
+        """A record of a topic."""
+        return StructType([StructField("key", BinaryType()), StructField("value", BinaryType())])
+
+    def streamReader(self, schema: Any) -> ChangesReader:  # noqa: ARG002, N802  (Spark's signature)
+        """For streaming queries."""
+        return ChangesReader(ChangesOptions.parse(self.options))
+
+
+class LogRange(InputPartition):  # type: ignore[misc]
+    """One task: what was committed behind ``start`` up to ``end``, or the whole table."""
+
+    def __init__(self, start: str, end: str) -> None:
+        super().__init__((start, end))
+        self.start = start
+        self.end = end
+
+
+class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Reads in the order of the commits, in one task."""
+
+    def __init__(self, options: ChangesOptions) -> None:
+        self.options = options
+        self._connection: Any = None
+        self._stop: int | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Before the copy of the table."""
+        return {"position": _BEGINNING}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Whole transactions, until there are enough."""
+        return ReadMaxRows(self.options.limit)
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Where the next micro-batch ends. Raises :class:`PipelineError` where the log is kept no more from ``start``
+        on."""
+        slot = self._slot()
+        kept_from = slot.position()
+        if kept_from is None:
+            raise PipelineError(f"the slot '{slot.name}' is gone, and with it what changed: {_ANEW}")
+        if start["position"] == _BEGINNING:
+            return {"position": format_position(kept_from)}
+        begun = parse_position(start["position"])
+        if kept_from > begun:
+            raise PipelineError(
+                f"the slot '{slot.name}' begins at {format_position(kept_from)}, behind {start['position']}: {_ANEW}"
+            )
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else 1 << 30
+        return {"position": format_position(slot.next_end(begun, most, self._stop))}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is in the log now is all that will be read."""
+        self._stop = self._slot().end_of_log()
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """One task: order is what a log is about."""
+        return [LogRange(start["position"], end["position"])]
+
+    def read(self, partition: LogRange) -> Iterator[Record]:
+        """The records of a task."""
+        with connect(self.options.url) as connection:
+            table = find_table(connection, self.options.table)
+            if partition.start == _BEGINNING:
+                for values in rows(connection, table):
+                    yield row_record(table.columns, values, table.key)
+                return
+            slot = Slot(connection, self.options.slot)
+            for transaction in slot.changes(parse_position(partition.start), parse_position(partition.end)):
+                for change in transaction.changes:
+                    yield from change_records(change, table.key)
+
+    def commit(self, end: Offset) -> None:
+        """Let PostgreSQL forget what is in the topic."""
+        self._slot().advance(parse_position(end["position"]))
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+    def _slot(self) -> Slot:
+        if self._connection is None or self._connection.closed:
+            self._connection = connect(self.options.url)
+        return Slot(self._connection, self.options.slot)
+
+
+_ANEW = "begin anew with an empty topic and a state of its own"

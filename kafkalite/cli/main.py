@@ -45,6 +45,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "produce": ("produce", "produce lines from standard input"),
     "consume": ("consume", "print the records of a topic"),
     "groups": ("groups", "list, describe, reset or delete consumer groups"),
+    "pipeline": ("pipeline", "run, list, show or stop data pipelines on Spark"),
     "dump-log": ("dump_log", "print the contents of segment and index files"),
     "zk": ("zk", "show or verify the ZooKeeper tree"),
     "perf": ("perf", "measure a producer, a consumer or the latency between them"),

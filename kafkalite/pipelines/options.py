@@ -95,8 +95,13 @@ def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise _wrong(where, key, "a table", value)
-        return parse_table(cast(Any, hint), value, f"{where}.{key}")
+        return parse_table(cast(Any, hint), value, _below(where, key))
     return _scalar(hint, value, where, key)
+
+
+def _below(where: str, key: str) -> str:
+    """The name of a table in the table ``where``."""
+    return f"{where[:-1]}.{key}]" if where.endswith("]") else f"{where} [{key}]"
 
 
 def _scalar(hint: Any, value: Any, where: str, key: str) -> Any:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 JOBS: dict[str, tuple[str, str]] = {
     "connect": ("kafkalite.pipelines.connect.job", "files and tables into topics, topics into files and tables"),
     "delays": ("kafkalite.pipelines.jobs.delays", "flights joined with weather and planes: delays in windows of time"),
@@ -12,3 +14,8 @@ JOBS: dict[str, tuple[str, str]] = {
     "suggestions": ("kafkalite.pipelines.jobs.suggestions", "product suggestions from ratings, as they arrive"),
 }
 """Name → (module with ``Options`` and ``start``, one line of help)."""
+
+
+def examples() -> list[Path]:
+    """The files of pipelines that come with this package."""
+    return sorted((Path(__file__).parents[1] / "examples").glob("*.toml"))

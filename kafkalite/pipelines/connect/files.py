@@ -1,0 +1,168 @@
+"""The data source ``kafkalite-files``: the lines of files that grow, as a stream.
+
+Answers to: ``org.apache.kafka.connect.file.FileStreamSourceConnector``. Shell around
+:mod:`kafkalite.pipelines.connect.growing`.
+
+Options: ``path`` (patterns separated by commas), ``header`` (whether a file's first line is none of its records),
+``maxBytesPerTrigger``, ``tasks`` (at most so many a micro-batch), ``failOnDataLoss``. Columns: ``value`` (the line
+without its end), ``file`` (its first name), ``position`` (of the line's first byte).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
+
+from kafkalite.pipelines.connect.growing import (
+    Entries,
+    FileLossError,
+    FileRange,
+    GrowingFiles,
+    entries_from_json,
+    entries_to_json,
+    into_tasks,
+    ranges_between,
+    read_range,
+)
+
+log = logging.getLogger(__name__)
+BLOCK = 4 << 20
+"""Bytes that a task has in hand at once."""
+SCHEMA = StructType(
+    [StructField("value", BinaryType()), StructField("file", StringType()), StructField("position", LongType())]
+)
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """What a reader must know; sizes in bytes."""
+
+    patterns: tuple[str, ...]
+    header: bool = False
+    max_bytes: int = 16 << 20
+    tasks: int = 4
+    fail_on_data_loss: bool = True
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> FileOptions:
+        """From the options of a DataFrame reader, names in any case. Raises ``ValueError``."""
+        given = {name.lower(): value for name, value in options.items()}
+        patterns = tuple(filter(None, (each.strip() for each in given.get("path", "").split(","))))
+        if not patterns:
+            raise ValueError("kafkalite-files: the option 'path' is missing")
+        return cls(
+            patterns,
+            given.get("header", "false").lower() == "true",
+            int(given.get("maxbytespertrigger", cls.max_bytes)),
+            int(given.get("tasks", cls.tasks)),
+            given.get("failondataloss", "true").lower() == "true",
+        )
+
+
+class LinesPartition(InputPartition):  # type: ignore[misc]
+    """What one task reads."""
+
+    def __init__(self, ranges: list[FileRange]) -> None:
+        super().__init__(None)
+        self.ranges = ranges
+
+
+class FilesDataSource(DataSource):  # type: ignore[misc]
+    """``spark.readStream.format("kafkalite-files")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "kafkalite-files"
+
+    def schema(self) -> StructType:
+        """The columns."""
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> FilesStreamReader:  # noqa: ARG002, N802  (Spark's signature)
+        """For streaming queries. Raises ``ValueError``."""
+        return FilesStreamReader(FileOptions.parse(self.options))
+
+
+class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Looks at the files with every trigger; where nothing has come there is no micro-batch."""
+
+    def __init__(self, options: FileOptions) -> None:
+        self.options = options
+        self._files = GrowingFiles(options.patterns)
+        self._sizes: dict[str, int] | None = None
+        self._latest: Entries = {}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Every file from its beginning."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """A first look may find much."""
+        return ReadMaxBytes(self.options.max_bytes)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends: ``start`` where there is to be none."""
+        known = entries_from_json(start)
+        most = None if isinstance(limit, ReadAllAvailable) else self.options.max_bytes
+        ends = self._files.ends(known, most, self._sizes)
+        if not ranges_between(known, ends):
+            return start
+        return entries_to_json(ends)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """What is there now is all that will be read."""
+        self._sizes = {identity: size for identity, (_, size) in self._files.look({}).items()}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """The tasks of a micro-batch."""
+        ranges = ranges_between(entries_from_json(start), entries_from_json(end))
+        return [LinesPartition(each) for each in into_tasks(ranges, self.options.tasks)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The Arrow record batches of a task. Raises :class:`FileLossError` where ``failOnDataLoss`` is set."""
+        for each in partition.ranges:
+            try:
+                for position, data in read_range(each, BLOCK):
+                    yield lines(data, position, each.entry.path, skip=int(self.options.header and position == 0))
+            except FileLossError as error:
+                if self.options.fail_on_data_loss:
+                    raise
+                log.warning("%s", error)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: where a query stands is in its checkpoint."""
+
+    def stop(self) -> None:
+        """Nothing is open."""
+
+
+def lines(data: bytes, position: int, path: str, *, skip: int = 0) -> Any:
+    """The lines of ``data``, which begins at ``position``, as a record batch, without the first ``skip``; no Python
+    object is made of a line."""
+    import numpy as np
+    import pyarrow as pa
+
+    bytes_ = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(bytes_ == 10)
+    returns = (ends > 0) & (bytes_[ends - 1] == 13)
+    # A line's end is one byte, or two; without them the lines stand one behind the other.
+    keep = np.ones(len(bytes_), dtype=bool)
+    keep[ends] = False
+    keep[ends[returns] - 1] = False
+    offsets = np.concatenate(([0], ends + 1 - np.cumsum(1 + returns))).astype(np.int32)
+    starts = np.concatenate(([0], ends[:-1] + 1)).astype(np.int64) + position
+    count = len(ends)
+    values = pa.Array.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(bytes_[keep].tobytes())]
+    )
+    batch = pa.RecordBatch.from_arrays(
+        [values, pa.array([path] * count, pa.string()), pa.array(starts)], names=SCHEMA.names
+    )
+    return batch.slice(skip) if skip else batch

@@ -1,0 +1,86 @@
+"""What the micro-batches of a run have moved, as Spark reports it: for the lines on the terminal and ``status.json``.
+
+Answers to: ``org.apache.kafka.connect.runtime.ConnectMetrics``. Pure but for the listener, which only hands on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from kafkalite.pipelines.state import QueryStatus
+from kafkalite.spark.offsets import offsets_from_json
+
+_NEW = {"position": 0}
+
+
+class Listener(StreamingQueryListener):  # type: ignore[misc]
+    """Calls ``progressed`` with the name and progress of a query, and ``ended`` with the id of its run."""
+
+    def __init__(self, progressed: Callable[[str, Any], None], ended: Callable[[str], None]) -> None:
+        self._progressed = progressed
+        self._ended = ended
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Nothing has moved yet."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """A micro-batch is done."""
+        self._progressed(event.progress.name, event.progress)
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing has come."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """A query has ended or failed."""
+        self._ended(str(event.runId))
+
+
+def advance(status: QueryStatus, progress: Any, now: float) -> None:
+    """Count a micro-batch in."""
+    rows = max(0, int(progress.numInputRows))
+    status.rows += rows
+    status.rate = float(progress.processedRowsPerSecond or 0.0) if rows else 0.0
+    status.batch = int(progress.batchId)
+    for metrics in progress.observedMetrics.values():
+        status.bad += int(metrics.asDict().get("bad") or 0)
+    status.lag = behind([(source.endOffset, source.latestOffset) for source in progress.sources])
+    status.at = now
+
+
+def behind(sources: list[tuple[str | None, str | None]]) -> int | None:
+    """How many records, or bytes of files, lie between where the sources are and where they end."""
+    found = [lag for lag in (_behind(_load(end), _load(latest)) for end, latest in sources) if lag is not None]
+    return sum(found) if found else None
+
+
+def _load(text: str | None) -> Any:
+    try:
+        return json.loads(text or "null")
+    except ValueError:
+        return None
+
+
+def _behind(end: Any, latest: Any) -> int | None:
+    if not isinstance(end, Mapping) or not isinstance(latest, Mapping) or not latest:
+        return None
+    try:
+        if all("position" in entry for entry in latest.values()):
+            return sum(int(entry["position"]) - int(end.get(name, _NEW)["position"]) for name, entry in latest.items())
+        done = offsets_from_json(end)
+        return sum(max(0, last - done.get(at, 0)) for at, last in offsets_from_json(latest).items())
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def line(name: str, status: QueryStatus) -> str:
+    """One line for people."""
+    parts = [f"{status.rows:,} rows", f"{status.rate:,.0f}/s"]
+    if status.lag is not None:
+        parts.append(f"lag {status.lag:,}")
+    if status.bad:
+        parts.append(f"{status.bad:,} bad")
+    return f"{name}: {', '.join(parts)}"

@@ -1,0 +1,146 @@
+"""What is kept of a pipeline on this machine: its folder, whether it runs, and how far it was when it last said so.
+
+Answers to: ``org.apache.kafka.connect.storage.{FileOffsetBackingStore,StatusBackingStore}``. Shell (files).
+
+A folder has ``lock`` (held while the pipeline runs, by the process whose id is in ``status.json``), ``status.json``,
+``checkpoints/`` (one folder a query: Spark's), ``run.log`` (of a run in the background) and ``spark.log``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from kafkalite.pipelines.errors import PipelineError
+
+
+class RunState(StrEnum):
+    """How a run stands."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FINISHED = "finished"
+    FAILED = "failed"
+    DIED = "died"
+
+
+_ALIVE = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
+
+
+@dataclass
+class QueryStatus:
+    """One query of a run. ``rows`` are those of this run, ``bad`` those of them that did not fit the schema; ``lag`` is
+    in records (of topics) or bytes (of files), ``None`` where nobody knows; times in seconds since 1970."""
+
+    rows: int = 0
+    rate: float = 0.0
+    batch: int = -1
+    bad: int = 0
+    lag: int | None = None
+    at: float = 0.0
+
+
+@dataclass
+class Status:
+    """A run, or the last one that there was."""
+
+    name: str
+    job: str
+    file: str
+    pid: int
+    state: RunState = RunState.STARTING
+    master: str = ""
+    started: float = field(default_factory=time.time)
+    ended: float | None = None
+    error: str | None = None
+    queries: dict[str, QueryStatus] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Status:
+        """The reverse of ``dataclasses.asdict``; what an older or newer one says besides is passed over."""
+        known = {each.name for each in fields(cls)}
+        given = {key: each for key, each in value.items() if key in known}
+        queries = {name: QueryStatus(**query) for name, query in given.pop("queries", {}).items()}
+        return cls(**{**given, "state": RunState(given["state"]), "queries": queries})
+
+
+def default_base() -> Path:
+    """Where the folders of all pipelines are: ``KAFKALITE_STATE``, else below the home directory."""
+    told = os.environ.get("KAFKALITE_STATE")
+    return Path(told) if told else Path.home() / ".local" / "state" / "kafkalite" / "pipelines"
+
+
+class PipelineState:
+    """The folder of one pipeline."""
+
+    def __init__(self, base: Path, name: str) -> None:
+        self.name = name
+        self.path = base / name
+        self._file = self.path / "status.json"
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Hold the pipeline for this process. Raises :class:`PipelineError` where another one has it."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        with (self.path / "lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                status = self.read()
+                pid = f" (process {status.pid})" if status is not None else ""
+                raise PipelineError(
+                    f"pipeline '{self.name}' is running{pid}: kafkalite pipeline stop {self.name}"
+                ) from None
+            yield
+
+    def is_running(self) -> bool:
+        """Whether some process holds the pipeline."""
+        try:
+            with (self.path / "lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except FileNotFoundError:
+            return False
+        return False
+
+    def wait_for_end(self) -> None:
+        """Until no process holds the pipeline."""
+        with (self.path / "lock").open() as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH)
+
+    def read(self) -> Status | None:
+        """What the last run said; ``None`` where there was none. One that ended without a word has died."""
+        try:
+            status = Status.from_json(json.loads(self._file.read_text()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError):
+            raise PipelineError(f"{self._file} is damaged: remove it") from None
+        if status.state in _ALIVE and not self.is_running():
+            # It may have said its last word since.
+            status = Status.from_json(json.loads(self._file.read_text()))
+            if status.state in _ALIVE:
+                status.state = RunState.DIED
+        return status
+
+    def write(self, status: Status) -> None:
+        """Say how the run stands."""
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(json.dumps(asdict(status), indent=2))
+        fresh.replace(self._file)
+
+
+def all_pipelines(base: Path) -> list[PipelineState]:
+    """Every pipeline that has run on this machine, by name."""
+    return [PipelineState(base, file.parent.name) for file in sorted(base.glob("*/status.json"))]

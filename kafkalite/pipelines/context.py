@@ -41,8 +41,17 @@ class Context:
 
         With an empty ``topic``, each row's own column ``topic`` says where it goes. No topic is created.
         """
-        writer = self._writer(frame, query, mode).format(FORMAT).options(**self.pipeline.kafka_options())
-        return (writer.option("topic", topic) if topic else writer).start()
+        options = self.pipeline.kafka_options() | ({"topic": topic} if topic else {})
+        if mode == "append":
+            return self._writer(frame, query, mode).format(FORMAT).options(**options).start()
+
+        def write(batch: DataFrame, number: int) -> None:
+            # Spark lets sinks in Python only append. A batch's write under the query's own id is as good.
+            stream = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            once = {"kafkalite.queryId": stream, "kafkalite.batchId": str(number)}
+            batch.write.format(FORMAT).options(**options, **once).mode("append").save()
+
+        return self.write_each(frame, write, query=query, mode=mode)
 
     def write_each(
         self, frame: DataFrame, function: Callable[[DataFrame, int], None], *, query: str, mode: str = "append"

@@ -28,13 +28,15 @@ BATCH_BYTES = 512 << 10
 class SinkOptions:
     """What a writer must know. Times in milliseconds, sizes in bytes.
 
-    ``batch_id`` names a batch write that is to happen once; ``exactly_once`` is whether a stream's rows are.
+    ``batch_id`` names a batch write that is to happen once; with a ``query`` it is the number of that query's
+    micro-batch. ``exactly_once`` is whether a stream's rows are.
     ``transaction_timeout_ms`` 0: as long as the broker allows. ``acks``: -1 all, 1 the leader.
     """
 
     client: ClientConfig
     topic: str | None = None
     batch_id: str | None = None
+    query: str | None = None
     exactly_once: bool = True
     fail_on_data_loss: bool = True
     acks: int = -1
@@ -58,6 +60,11 @@ class SinkOptions:
                 raise OptionError(f"Kafka option '{name}' is not supported. {why}")
         if "bootstrap.servers" not in kafka:
             raise OptionError("Option 'kafka.bootstrap.servers' must be specified for configuring Kafka producer")
+        batch_id, query = _name(given, "kafkalite.batchId"), _name(given, "kafkalite.queryId")
+        if query is not None and not (batch_id or "").isdecimal():
+            raise OptionError(
+                f"kafkalite.batchId is '{batch_id}': with kafkalite.queryId, a micro-batch's number is meant"
+            )
         acks = _one_of(kafka, "acks", "all", {"all": -1, "-1": -1, "1": 1, "0": 1})
         try:
             client = ClientConfig.from_kafka(kafka, request_timeout_ms="30000")
@@ -66,7 +73,8 @@ class SinkOptions:
         return cls(
             client,
             topic=given.get("topic", "").strip() or None,
-            batch_id=_batch_id(given),
+            batch_id=batch_id,
+            query=query,
             exactly_once=boolean(given, "kafkalite.exactlyonce", "kafkalite.exactlyOnce", True),
             fail_on_data_loss=boolean(given, "failondataloss", "failOnDataLoss", True),
             acks=acks,
@@ -101,10 +109,10 @@ def _partitioner(kafka: Mapping[str, str]) -> str:
     return short
 
 
-def _batch_id(given: Mapping[str, str]) -> str | None:
-    text = given.get("kafkalite.batchid")
+def _name(given: Mapping[str, str], option: str) -> str | None:
+    text = given.get(option.lower())
     if text is None:
         return None
     if not text.strip() or len(text) > 200:
-        raise OptionError(f"kafkalite.batchId is '{text}': a name of 1 to 200 characters is meant")
+        raise OptionError(f"{option} is '{text}': a name of 1 to 200 characters is meant")
     return text.strip()

@@ -224,7 +224,11 @@ def write_at_least_once(options: SinkOptions, batches: Iterator[Any]) -> WriterC
 
 
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """``df.write.format("kafkalite")``: at least once, or once under the name ``kafkalite.batchId``."""
+    """``df.write.format("kafkalite")``: at least once, or once under the name ``kafkalite.batchId``.
+
+    In a stream's ``foreachBatch``, ``kafkalite.queryId`` and the batch's number are that name: they are remembered as
+    the stream sink's are, the last one only.
+    """
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
@@ -236,7 +240,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
             return write_at_least_once(self.options, iterator)
         from kafkalite.spark.sink import write_attempt
 
-        return write_attempt(self.options, query_of(self.options.batch_id), 0, self.nonce, iterator)
+        return write_attempt(self.options, *batch_of(self.options), self.nonce, iterator)
 
     def commit(self, messages: list[Any]) -> None:
         """All tasks are through."""
@@ -250,9 +254,11 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         if self.options.batch_id is not None:
             from kafkalite.spark.sink import abort
 
-            abort(self.options, messages, query_of(self.options.batch_id), 0)
+            abort(self.options, messages, *batch_of(self.options))
 
 
-def query_of(batch_id: str) -> str:
-    """Under which name a batch write takes part in what is made for streams."""
-    return f"batch-{batch_id}"
+def batch_of(options: SinkOptions) -> tuple[str, int]:
+    """The query and the micro-batch as which a named batch write takes part in what is made for streams."""
+    if options.query is not None:
+        return options.query, int(options.batch_id or 0)
+    return f"batch-{options.batch_id}", 0

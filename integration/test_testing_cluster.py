@@ -29,7 +29,17 @@ class View:
         self.znodes = ZnodeReader(cluster.zookeeper)
         self.bootstrap = cluster.get_bootstrap_server()
         self.topic = fresh_topic("testing")
-        self.producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all", "log_level": 0})
+        self.producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "acks": "all",
+                # A broker that is paused or cut off says nothing, or still calls itself the leader: ask others, soon.
+                "request.timeout.ms": 2000,
+                "socket.timeout.ms": 2500,
+                "topic.metadata.refresh.interval.ms": 1000,
+                "log_level": 0,
+            }
+        )
 
     def create_topic(self, factor: int) -> None:
         """One partition, in sync on ``factor`` brokers."""
@@ -58,7 +68,7 @@ class View:
         """Produce one record and see it acknowledged."""
         errors: list[object] = []
         self.producer.produce(self.topic, value, on_delivery=lambda error, _: errors.append(error))
-        assert self.producer.flush(30) == 0, f"{value!r} was not acknowledged"
+        assert self.producer.flush(60) == 0, f"{value!r} was not acknowledged"
         assert errors == [None]
 
     def values(self, count: int) -> list[bytes]:

@@ -1,0 +1,37 @@
+#!/bin/bash
+# /conf/zoo.cfg from the environment variables of the official image, then the server in place of this shell.
+set -eu
+
+config=/conf/zoo.cfg
+if [[ ! -f $config ]]; then
+    {
+        echo "dataDir=/data"
+        echo "dataLogDir=/datalog"
+        echo "tickTime=${ZOO_TICK_TIME:-2000}"
+        echo "initLimit=${ZOO_INIT_LIMIT:-5}"
+        echo "syncLimit=${ZOO_SYNC_LIMIT:-2}"
+        echo "autopurge.snapRetainCount=${ZOO_AUTOPURGE_SNAPRETAINCOUNT:-3}"
+        echo "autopurge.purgeInterval=${ZOO_AUTOPURGE_PURGEINTERVAL:-0}"
+        echo "maxClientCnxns=${ZOO_MAX_CLIENT_CNXNS:-60}"
+        echo "standaloneEnabled=${ZOO_STANDALONE_ENABLED:-true}"
+        echo "admin.enableServer=${ZOO_ADMINSERVER_ENABLED:-true}"
+        if [[ -z ${ZOO_SERVERS:-} ]]; then
+            echo "clientPort=2181"
+        fi
+        for server in ${ZOO_SERVERS:-}; do
+            echo "$server"
+        done
+        if [[ -n ${ZOO_4LW_COMMANDS_WHITELIST:-} ]]; then
+            echo "4lw.commands.whitelist=$ZOO_4LW_COMMANDS_WHITELIST"
+        fi
+        for extra in ${ZOO_CFG_EXTRA:-}; do
+            echo "$extra"
+        done
+    } >"$config"
+fi
+[[ -f /data/myid ]] || echo "${ZOO_MY_ID:-1}" >/data/myid
+
+# shellcheck disable=SC2086 # JVMFLAGS are words
+exec java ${JVMFLAGS:-} -Dzookeeper.log.threshold=INFO \
+    -cp "/conf:/etc/zookeeper/conf_example:/usr/share/java/*" \
+    org.apache.zookeeper.server.quorum.QuorumPeerMain "$config"

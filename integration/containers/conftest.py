@@ -1,0 +1,51 @@
+"""Fixtures of the container tests: the daemon, the images, a network of the test's own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from integration.conftest import AGAINST_KAFKA
+from integration.containers import images
+from integration.containers.daemon import REQUIRED, Daemon, NoDaemonError, docker
+
+
+@pytest.fixture(scope="session", autouse=True)
+def docker_daemon() -> Iterator[Daemon]:
+    """A Docker daemon that answers, for every test here: each is skipped, or fails where one is required, without."""
+    if AGAINST_KAFKA:
+        pytest.skip("the images are kafkalite's")
+    try:
+        daemon = Daemon()
+    except NoDaemonError as error:
+        if REQUIRED:
+            pytest.fail(f"KAFKALITE_DOCKER=required, but {error}", pytrace=False)
+        pytest.skip(f"container tests are left out: {error}")
+    yield daemon
+    daemon.close()
+
+
+@pytest.fixture(scope="session")
+def broker_image() -> str:
+    """Name of the broker's image, made from the sources as they are."""
+    return images.broker()
+
+
+@pytest.fixture(scope="session")
+def zookeeper_image() -> str:
+    """Name of ZooKeeper's image, the official one or its stand-in."""
+    return images.zookeeper()
+
+
+@pytest.fixture
+def network() -> Iterator[str]:
+    """Name of a new network. Whatever is still on it when the test ends is removed with it."""
+    name = f"kafkalite-{secrets.token_hex(4)}"
+    docker("network", "create", "--label", "kafkalite-test", name)
+    yield name
+    left = docker("ps", "--all", "--quiet", "--filter", f"network={name}").split()
+    if left:
+        docker("rm", "--force", "--volumes", *left)
+    docker("network", "rm", name)

@@ -12,17 +12,21 @@ from __future__ import annotations
 import gc
 import os
 
+from kafkalite.spark.archives import keep_directories, use_installed
+
 
 def main() -> None:
     """Load, then be Spark's daemon."""
     # No thread may run when a daemon forks: numpy's library of linear algebra would start some, and so would pyarrow,
     # which is therefore left to the workers.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
+    use_installed()
     from pyspark import daemon
 
     from kafkalite.spark.kernels import warm_up
 
     warm_up()
+    keep_directories()
     # What is there now stays: a collection in a worker must not write to it, and so copy it.
     gc.collect()
     gc.freeze()

@@ -20,11 +20,13 @@ FORMAT = "kafkalite"
 
 @dataclass(frozen=True)
 class Context:
-    """One run of ``pipeline``; ``state`` is its folder on this machine."""
+    """One run of ``pipeline``; ``state`` is its folder on this machine. ``moved`` is told of rows of a query that Spark
+    does not see."""
 
     spark: SparkSession
     pipeline: Pipeline
     state: Path
+    moved: Callable[[str, int], None] = lambda _query, _rows: None
 
     def read_topic(self, topic: str, **options: str) -> DataFrame:
         """The stream of ``topic`` from its beginning (``startingOffsets``): key, value, topic, partition, offset,
@@ -41,17 +43,21 @@ class Context:
 
         With an empty ``topic``, each row's own column ``topic`` says where it goes. No topic is created.
         """
-        options = self.pipeline.kafka_options() | ({"topic": topic} if topic else {})
         if mode == "append":
-            return self._writer(frame, query, mode).format(FORMAT).options(**options).start()
+            return self._writer(frame, query, mode).format(FORMAT).options(**self._sink_options(topic)).start()
 
         def write(batch: DataFrame, number: int) -> None:
             # Spark lets sinks in Python only append. A batch's write under the query's own id is as good.
-            stream = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            once = {"kafkalite.queryId": stream, "kafkalite.batchId": str(number)}
-            batch.write.format(FORMAT).options(**options, **once).mode("append").save()
+            self.write_once(batch, topic, number)
 
         return self.write_each(frame, write, query=query, mode=mode)
+
+    def write_once(self, frame: DataFrame, topic: str, number: int) -> None:
+        """Each row of ``frame`` once into ``topic`` (or where its column ``topic`` says), for the function of
+        :meth:`write_each`: ``number`` is the micro-batch's, of which this may be the only such write."""
+        stream = self.spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+        once = {"kafkalite.queryId": stream, "kafkalite.batchId": str(number)}
+        frame.write.format(FORMAT).options(**self._sink_options(topic), **once).mode("append").save()
 
     def write_each(
         self, frame: DataFrame, function: Callable[[DataFrame, int], None], *, query: str, mode: str = "append"
@@ -61,12 +67,13 @@ class Context:
         return self._writer(frame, query, mode).foreachBatch(function).start()
 
     def write_files(
-        self, frame: DataFrame, format: str, path: str, *, query: str, partition_by: Sequence[str] = ()
+        self, frame: DataFrame, format: str, path: str, *, query: str, partition_by: Sequence[str] = (), **options: str
     ) -> StreamingQuery:
         """Each row of a stream once into files below ``path`` (``format``: parquet, csv, json), in folders by the
-        values of the columns ``partition_by``."""
-        writer = self._writer(frame, query, "append").format(format).option("path", path)
-        return (writer.partitionBy(*partition_by) if partition_by else writer).start()
+        values of the columns ``partition_by``; ``options`` are those of Spark's writer."""
+        from kafkalite.pipelines.connect.sinks import Files
+
+        return self.write_each(frame, Files(format, path, partition_by, options).write, query=query)
 
     def ensure_topic(self, topic: str, partitions: int = 3, **configs: str) -> None:
         """Create ``topic`` where it is not there; ``cleanup_policy="compact"`` is ``cleanup.policy``."""
@@ -77,6 +84,9 @@ class Context:
     def _source_options(self, topic: str, options: dict[str, str]) -> dict[str, str]:
         settings = {"kafka.isolation.level": "read_committed", "startingOffsets": "earliest"}
         return {**settings, **self.pipeline.kafka_options(), "subscribe": topic, **options}
+
+    def _sink_options(self, topic: str) -> dict[str, str]:
+        return self.pipeline.kafka_options() | ({"topic": topic} if topic else {})
 
     def _writer(self, frame: DataFrame, query: str, mode: str) -> DataStreamWriter:
         return (

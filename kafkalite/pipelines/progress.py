@@ -41,7 +41,9 @@ class Listener(StreamingQueryListener):  # type: ignore[misc]
 
 def advance(status: QueryStatus, progress: Any, now: float) -> None:
     """Count a micro-batch in."""
-    rows = max(0, int(progress.numInputRows))
+    # The rounds of a table's reader are a stream of their own, of one row each.
+    rounds = any(source.description.startswith("RatePerMicroBatch") for source in progress.sources)
+    rows = 0 if rounds else max(0, int(progress.numInputRows))
     status.rows += rows
     status.rate = float(progress.processedRowsPerSecond or 0.0) if rows else 0.0
     status.batch = int(progress.batchId)

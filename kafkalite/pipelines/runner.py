@@ -121,7 +121,7 @@ class Run:
     def _start(self, spark: Any, job: Job) -> None:
         from kafkalite.pipelines.context import Context
 
-        context = Context(spark, self._pipeline, self._state.path)
+        context = Context(spark, self._pipeline, self._state.path, self._moved)
         self._queries = job.module.start(context, job.options)
         names = ", ".join(query.name for query in self._queries)
         self._say(f"{self._pipeline.name}: running ({names}), state in {self._state.path}")
@@ -136,6 +136,9 @@ class Run:
 
         advance(self._status.queries.setdefault(name, QueryStatus()), progress, time.time())
         self._happened.set()
+
+    def _moved(self, name: str, rows: int) -> None:
+        self._status.queries.setdefault(name, QueryStatus()).rows += rows
 
     def _watch(self) -> None:
         """Until nothing is left to wait for: all queries have ended, one has failed, or somebody asked to stop."""

@@ -70,9 +70,9 @@ class FilesSource:
 
 @dataclass(frozen=True)
 class JdbcSource:
-    """``type = "jdbc"``: the new rows of ``table`` (or of the ``query``) with every trigger, as ``mode`` finds them: all
-    of them (bulk), by a column that only grows (``incrementing``), by the time of the last change (``timestamp``), or
-    both. Rows younger than ``delay`` wait: transactions that are still open may have older ones."""
+    """``type = "jdbc"``: the new rows of ``table`` (or of the ``query``) with every trigger, as ``mode`` finds them:
+    all of them (``bulk``), by a column that only grows (``incrementing``), by that of the last change (``timestamp``),
+    or by both. Rows younger than ``delay`` wait: transactions that are still open may have older ones."""
 
     type: Literal["jdbc"]
     url: str
@@ -81,7 +81,7 @@ class JdbcSource:
     mode: Literal["bulk", "incrementing", "timestamp", "timestamp+incrementing"] = "incrementing"
     incrementing: str | None = None
     timestamp: str | None = None
-    delay: str = "0 seconds"
+    delay: str = "1 second"
     user: str | None = None
     password: str | None = None
     driver: str | None = None
@@ -119,7 +119,8 @@ class TopicSource:
 @dataclass(frozen=True)
 class TopicSink:
     """``type = "topic"``: rows as records. ``key`` names the key's columns: one alone is text, several are JSON.
-    ``format`` of the value: json, csv, or text (the only column). ``partitions``: the topic is created where it is not there."""
+    ``format`` of the value: json, csv, or text (the only column). ``partitions``: the topic is created where it is not
+    there."""
 
     type: Literal["topic"]
     topic: str

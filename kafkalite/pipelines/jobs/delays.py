@@ -50,9 +50,9 @@ class Options:
     """The same, with ``tailnum`` and ``seats``."""
     window: str = "1 day"
     """How long a window is; the first begins with the day in UTC."""
-    late: str = "366 days"
-    """How far behind the newest flight another may be and still count. The file of 2013 has its months in the order of
-    their names, 1, 10, 11, 12, 2."""
+    late: str | None = None
+    """How far behind the newest flight another may be and still count; windows older than that are forgotten. Without
+    it all count and nothing is forgotten: the file of 2013 has its months in the order 1, 10, 11, 12, 2."""
     delayed: int = 15
     """From how many minutes on a departure is delayed."""
     results: Literal["changes", "final"] = "changes"
@@ -63,7 +63,10 @@ class Options:
 
     def __post_init__(self) -> None:
         seconds(self.window)
-        seconds(self.late)
+        if self.late is not None:
+            seconds(self.late)
+        elif self.results == "final":
+            raise ValueError("results = 'final' needs 'late': without it no window is ever closed")
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:

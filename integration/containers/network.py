@@ -1,0 +1,100 @@
+"""Faults of the network, inside a container's own network namespace: packets dropped, lost by chance, or late.
+
+``nsenter`` runs the host's ``iptables`` and ``tc`` there, so that an image needs neither. The kernel counts what it
+dropped: that proves that a partition was one.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from integration.containers import delayer
+
+INPUT, OUTPUT = "INPUT", "OUTPUT"
+QUEUE = "1"
+
+
+class Namespace:
+    """The network of the container whose first process is ``pid``."""
+
+    def __init__(self, pid: int) -> None:
+        self._enter = ["nsenter", "--target", str(pid), "--net"]
+
+    def drop(self, peers: Iterable[str]) -> None:
+        """Nothing comes from ``peers`` (addresses) any more, and nothing reaches them."""
+        for peer in peers:
+            self._iptables("--append", INPUT, "--source", peer, "--jump", "DROP")
+            self._iptables("--append", OUTPUT, "--destination", peer, "--jump", "DROP")
+
+    def dropped(self) -> int:
+        """Packets dropped since :meth:`heal`."""
+        return self._counted("DROP")
+
+    def delayed(self) -> int:
+        """Packets that were made late since :meth:`slow_down` began; only where the kernel has no netem."""
+        return self._counted("NFQUEUE")
+
+    def heal(self) -> None:
+        """All packets pass again."""
+        for chain in (INPUT, OUTPUT):
+            self._iptables("--flush", chain)
+
+    @contextmanager
+    def slow_down(self, delay_ms: int, jitter_ms: int, loss_percent: float) -> Iterator[None]:
+        """What leaves is late, and some of it never arrives: ``tc netem``, or what stands in for it.
+
+        A kernel without netem has queues to user space and drops by chance, which come to the same.
+        """
+        if has_netem():
+            rule = f"netem delay {delay_ms}ms {jitter_ms}ms loss {loss_percent}%"
+            self._run("tc", "qdisc", "add", "dev", "eth0", "root", *rule.split())
+            try:
+                yield
+            finally:
+                self._run("tc", "qdisc", "del", "dev", "eth0", "root")
+            return
+        process = subprocess.Popen(
+            [*self._enter, sys.executable, delayer.__file__, QUEUE, str(delay_ms), str(jitter_ms)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == delayer.READY, "packets can be queued"
+            chance = f"--match statistic --mode random --probability {loss_percent / 100}"
+            self._iptables("--append", OUTPUT, *chance.split(), "--jump", "DROP")
+            self._iptables("--append", OUTPUT, "--jump", "NFQUEUE", "--queue-num", QUEUE, "--queue-bypass")
+            yield
+        finally:
+            self.heal()
+            process.terminate()
+            process.communicate()
+
+    def _counted(self, target: str) -> int:
+        rows = [line.split() for line in self._iptables("--list", "--numeric", "--verbose", "--exact").splitlines()]
+        return sum(int(row[0]) for row in rows if len(row) > 2 and row[2] == target)
+
+    def _iptables(self, *arguments: str) -> str:
+        return self._run("iptables", "--wait", *arguments)
+
+    def _run(self, *command: str) -> str:
+        return run(*self._enter, *command)
+
+
+def run(*command: str) -> str:
+    """The output of a command. Raises ``RuntimeError`` with what it complained of."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+@cache
+def has_netem() -> bool:
+    """Whether the kernel can delay packets by itself: tried in a network namespace that ends at once."""
+    trial = "tc qdisc add dev lo root netem delay 1ms"
+    return subprocess.run(["unshare", "--net", *trial.split()], capture_output=True, check=False).returncode == 0

@@ -32,6 +32,7 @@ fi
 [[ -f /data/myid ]] || echo "${ZOO_MY_ID:-1}" >/data/myid
 
 # shellcheck disable=SC2086 # JVMFLAGS are words
-exec java ${JVMFLAGS:-} -Dzookeeper.log.threshold=INFO \
-    -cp "/conf:/etc/zookeeper/conf_example:/usr/share/java/*" \
+exec java ${JVMFLAGS:-} \
+    -Dorg.slf4j.simpleLogger.defaultLogLevel="${ZOO_LOG_LEVEL:-info}" -Dorg.slf4j.simpleLogger.showDateTime=true \
+    -cp "/conf:/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar" \
     org.apache.zookeeper.server.quorum.QuorumPeerMain "$config"

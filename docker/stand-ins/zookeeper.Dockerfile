@@ -1,17 +1,20 @@
-# A stand-in for the official image zookeeper:3.9, from Debian's package: it takes the same environment variables.
+# A stand-in for the official image zookeeper:3.9, from Debian's ZooKeeper: it takes the same environment variables.
 #
 #   docker build -t kafkalite-stand-in/zookeeper -f docker/stand-ins/zookeeper.Dockerfile docker/stand-ins
+#
+# The library's package has the server; the one named zookeeper would add only a service's scripts and a desktop's Java.
 ARG BASE=kafkalite-stand-in/base
 FROM ${BASE}
-# The start scripts of Java's package want a folder of manuals.
+# The scripts of Java's package want a folder of manuals.
 RUN apt-get update -q \
  && mkdir -p /usr/share/man/man1 \
- && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends zookeeper \
+ && DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+        default-jre-headless libslf4j-java libzookeeper-java \
  && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin
-COPY zookeeper-entrypoint.sh /docker-entrypoint.sh
-RUN chmod 755 /docker-entrypoint.sh \
- && mkdir -p /conf /data /datalog \
- && chown zookeeper:zookeeper /conf /data /datalog
+RUN groupadd --system --gid 1000 zookeeper \
+ && useradd --system --uid 1000 --gid zookeeper --home-dir /data --shell /usr/sbin/nologin zookeeper \
+ && install -d -o zookeeper -g zookeeper /conf /data /datalog
+COPY --chown=0:0 zookeeper-entrypoint.sh /docker-entrypoint.sh
 USER zookeeper
 VOLUME ["/data", "/datalog"]
 EXPOSE 2181 2888 3888 8080

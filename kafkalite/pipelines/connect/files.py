@@ -4,13 +4,17 @@ Answers to: ``org.apache.kafka.connect.file.FileStreamSourceConnector``. Shell a
 :mod:`kafkalite.pipelines.connect.growing`.
 
 Options: ``path`` (patterns separated by commas), ``header`` (whether a file's first line is none of its records),
-``maxBytesPerTrigger``, ``tasks`` (at most so many a micro-batch), ``failOnDataLoss``. Columns: ``value`` (the line
-without its end), ``file`` (its first name), ``position`` (of the line's first byte).
+``maxBytesPerTrigger``, ``tasks`` (at most so many a micro-batch), ``failOnDataLoss``; ``copies`` (whether what a file
+lost that was cut, by copytruncate, is read from the copy); ``continues`` (an expression: lines that begin so stay in
+one micro-batch and one task with the record before them) and ``settle`` (after so many seconds without a new line the
+last record has all of its lines). Columns: ``value`` (the line without its end), ``file`` (its first name),
+``position`` (of the line's first byte).
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,17 +23,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from kafkalite.pipelines.connect.growing import (
-    Entries,
-    FileLossError,
-    FileRange,
-    GrowingFiles,
-    entries_from_json,
-    entries_to_json,
-    into_tasks,
-    ranges_between,
-    read_range,
-)
+from kafkalite.pipelines.connect.file_entries import Entries, FileLossError, entries_from_json, entries_to_json
+from kafkalite.pipelines.connect.growing import FileRange, GrowingFiles, into_tasks, ranges_between, read_range
+from kafkalite.pipelines.connect.joined_lines import JoinedLines
 
 log = logging.getLogger(__name__)
 BLOCK = 4 << 20
@@ -48,6 +44,8 @@ class FileOptions:
     max_bytes: int = 16 << 20
     tasks: int = 4
     fail_on_data_loss: bool = True
+    copies: bool = False
+    joined: JoinedLines | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> FileOptions:
@@ -56,12 +54,16 @@ class FileOptions:
         patterns = tuple(filter(None, (each.strip() for each in given.get("path", "").split(","))))
         if not patterns:
             raise ValueError("kafkalite-files: the option 'path' is missing")
+        continues = given.get("continues")
+        joined = JoinedLines(re.compile(continues.encode()), float(given.get("settle", "5"))) if continues else None
         return cls(
             patterns,
             given.get("header", "false").lower() == "true",
             int(given.get("maxbytespertrigger", cls.max_bytes)),
             int(given.get("tasks", cls.tasks)),
             given.get("failondataloss", "true").lower() == "true",
+            given.get("copies", "false").lower() == "true",
+            joined,
         )
 
 
@@ -95,7 +97,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def __init__(self, options: FileOptions) -> None:
         self.options = options
-        self._files = GrowingFiles(options.patterns)
+        self._files = GrowingFiles(options.patterns, options.joined, copies=options.copies)
         self._sizes: dict[str, int] | None = None
         self._latest: Entries = {}
 
@@ -118,7 +120,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there now is all that will be read."""
-        self._sizes = {identity: size for identity, (_, size) in self._files.look({}).items()}
+        self._sizes = {identity: seen.size for identity, seen in self._files.look({}).items()}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch."""
@@ -129,7 +131,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         """The Arrow record batches of a task. Raises :class:`FileLossError` where ``failOnDataLoss`` is set."""
         for each in partition.ranges:
             try:
-                for position, data in read_range(each, BLOCK):
+                for position, data in read_range(each, BLOCK, copies=self.options.copies):
                     yield lines(data, position, each.entry.path, skip=int(self.options.header and position == 0))
             except FileLossError as error:
                 if self.options.fail_on_data_loss:

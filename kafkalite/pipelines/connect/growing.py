@@ -4,38 +4,34 @@ Answers to: ``org.apache.kafka.connect.file.FileStreamSourceTask``, which knows 
 
 A file is known by device and inode, so that a rename is no new file. Bytes at its beginning (``head``) tell whether an
 inode has become another file, or a file was cut and begun anew (copytruncate): its ``round`` then counts one up, and it
-is read from the beginning. A position stands at the beginning of a line, always.
+is read from the beginning. What it lost by that is read from the copy that was made of it before, where ``copies`` are
+looked for: files that stand beside it, under its name with something behind it, and begin as it did. A position stands
+at the beginning of a line, always, and of a record where lines are ``joined``.
 """
 
 from __future__ import annotations
 
 import glob
 import os
-import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, BinaryIO
+from dataclasses import dataclass, replace
+from typing import BinaryIO
 
-HEAD_BYTES = 1024
+from kafkalite.pipelines.connect.file_entries import (
+    HEAD_BYTES,
+    Entries,
+    Entry,
+    FileLossError,
+    find_copy,
+    head_of,
+    identity_of,
+    is_same,
+    looks_like_copy,
+    open_file,
+)
+from kafkalite.pipelines.connect.joined_lines import JoinedLines
+
 _BLOCK = 64 << 10
-
-
-class FileLossError(Exception):
-    """Lines that were to be read are gone; the text names file and positions."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """How far one file was read: ``path`` is its first name, ``head`` the length and checksum of its first bytes."""
-
-    path: str
-    position: int = 0
-    head: str = "0:0"
-    round: int = 0
-
-
-Entries = dict[str, Entry]
-"""By ``device:inode``."""
 
 
 @dataclass(frozen=True)
@@ -46,58 +42,6 @@ class FileRange:
     entry: Entry
     start: int
     end: int
-
-
-def entries_to_json(entries: Mapping[str, Entry]) -> dict[str, dict[str, Any]]:
-    """As they stand in a checkpoint."""
-    return {identity: asdict(entry) for identity, entry in entries.items()}
-
-
-def entries_from_json(value: Mapping[str, Mapping[str, Any]]) -> Entries:
-    """The reverse of :func:`entries_to_json`."""
-    return {identity: Entry(**entry) for identity, entry in value.items()}
-
-
-def identity_of(status: os.stat_result) -> str:
-    """By what a file is known, whatever its name."""
-    return f"{status.st_dev}:{status.st_ino}"
-
-
-def open_file(identity: str, path: str) -> BinaryIO | None:
-    """The file, under the name ``path`` or, renamed, in the same folder; ``None`` where it is gone."""
-    for name in _names(identity, path):
-        try:
-            file = open(name, "rb")  # noqa: SIM115  (handed on)
-        except OSError:
-            continue
-        if identity_of(os.fstat(file.fileno())) == identity:
-            return file
-        file.close()
-    return None
-
-
-def _names(identity: str, path: str) -> Iterator[str]:
-    yield path
-    inode = int(identity.partition(":")[2])
-    try:
-        with os.scandir(os.path.dirname(path) or ".") as folder:
-            found = [each.path for each in folder if each.inode() == inode]
-    except OSError:
-        return
-    yield from found
-
-
-def head_of(file: BinaryIO, length: int) -> str:
-    """Length and checksum of the first ``length`` bytes, or of as many as there are."""
-    file.seek(0)
-    first = file.read(length)
-    return f"{len(first)}:{zlib.crc32(first):x}"
-
-
-def is_same(file: BinaryIO, entry: Entry) -> bool:
-    """Whether ``file`` still begins as the one that was read, and is not shorter than what was read of it."""
-    length = int(entry.head.partition(":")[0])
-    return os.fstat(file.fileno()).st_size >= entry.position and head_of(file, length) == entry.head
 
 
 def last_line_end(file: BinaryIO, start: int, end: int) -> int:
@@ -127,44 +71,74 @@ def first_line_end(file: BinaryIO, start: int, end: int) -> int:
     return start
 
 
+@dataclass(frozen=True)
+class Seen:
+    """One file at one look: where it is to be read from, its size, whether it grows no more for now, and whether it is
+    read in the place of one that was cut."""
+
+    entry: Entry
+    size: int
+    is_quiet: bool = False
+    is_copy: bool = False
+
+
 class GrowingFiles:
     """The files of ``patterns``, looked at again and again. What it remembers between looks only saves time, but for
     files that were seen to be shorter than they had been: these are new however fast they grow."""
 
-    def __init__(self, patterns: Sequence[str]) -> None:
+    def __init__(self, patterns: Sequence[str], joined: JoinedLines | None = None, *, copies: bool = False) -> None:
         self._patterns = patterns
+        self._joined = joined
+        self._copies = copies
         self._cut: set[tuple[str, int]] = set()
 
-    def look(self, known: Mapping[str, Entry]) -> dict[str, tuple[Entry, int]]:
-        """Every file that is there, with where it is to be read from, and its size: the oldest first."""
-        found: list[tuple[float, str, Entry, int]] = []
+    def look(self, known: Mapping[str, Entry]) -> dict[str, Seen]:
+        """Every file that is there: the oldest first, a copy before what it was made of."""
+        found: list[tuple[float, bool, str, Seen]] = []
         seen: set[str] = set()
+
+        def add(identity: str, file: BinaryIO, entry: Entry, before: float | None = None) -> None:
+            status = os.fstat(file.fileno())
+            quiet = self._joined is None or self._joined.is_quiet(status.st_mtime)
+            time = status.st_mtime if before is None else min(status.st_mtime, before)
+            one = Seen(entry, status.st_size, quiet, is_copy=before is not None)
+            seen.add(identity)
+            found.append((time, before is None, identity, one))
+
         for identity, path in self._candidates(known):
-            if identity in seen:
-                continue
-            file = open_file(identity, path)
+            file = open_file(identity, path) if identity not in seen else None
             if file is None:
                 continue
-            seen.add(identity)
             with file:
-                status = os.fstat(file.fileno())
-                entry = self._entry(identity, known.get(identity, Entry(path)), file)
-                found.append((status.st_mtime, identity, entry, status.st_size))
-        found.sort(key=lambda each: each[:2])
-        return {identity: (entry, size) for _, identity, entry, size in found}
+                before = known.get(identity)
+                if before is None and self._copies and looks_like_copy(path, file, known.values()):
+                    continue
+                entry = self._entry(identity, before or Entry(path), file)
+                add(identity, file, entry)
+                time = os.fstat(file.fileno()).st_mtime
+            lost = before if before is not None and entry.round != before.round else None
+            copy = find_copy(lost, lost.position) if lost and self._copies else None
+            if lost and copy:
+                with open(copy, "rb") as file:
+                    identity = identity_of(os.fstat(file.fileno()))
+                    if identity not in known and identity not in seen:
+                        add(identity, file, replace(lost, path=copy, round=0, begin=lost.position), time)
+        found.sort(key=lambda each: each[:3])
+        return {identity: one for _, _, identity, one in found}
 
     def ends(self, known: Mapping[str, Entry], most: int | None, sizes: Mapping[str, int] | None = None) -> Entries:
         """``known`` moved on by whole lines, of ``most`` bytes altogether (one line at least), and up to ``sizes``
         where they are given. Files that are gone are left out."""
         moved: Entries = {}
         left = most
-        for identity, (entry, size) in self.look(known).items():
-            limit = size if sizes is None else min(size, sizes.get(identity, 0))
+        for identity, seen in self.look(known).items():
+            entry = seen.entry
+            limit = seen.size if sizes is None or seen.is_copy else min(seen.size, sizes.get(identity, 0))
             end = entry.position
             file = open_file(identity, entry.path) if limit > entry.position and left != 0 else None
             if file is not None:
                 with file:
-                    end = self._end(file, entry.position, limit, left)
+                    end = self._end(file, entry.position, limit, left, whole=seen.is_quiet and limit == seen.size)
                     head = head_of(file, HEAD_BYTES)
             if file is not None and end > entry.position:
                 if left is not None:
@@ -173,13 +147,23 @@ class GrowingFiles:
             elif identity in known:
                 # A file that was cut and has no line yet stays what it was: nothing has changed that could be read.
                 moved[identity] = known[identity]
+            elif seen.is_copy and left != 0:
+                # Read to its end already, before it was a copy: not a new file.
+                moved[identity] = entry
         return moved
 
-    def _end(self, file: BinaryIO, start: int, limit: int, left: int | None) -> int:
+    def _end(self, file: BinaryIO, start: int, limit: int, left: int | None, *, whole: bool) -> int:
         bound = limit if left is None else min(limit, start + left)
         end = last_line_end(file, start, bound)
-        # A line that is longer than the limit is read all the same.
-        return end if end > start or bound == limit else first_line_end(file, start, limit)
+        if self._joined is not None and not (whole and bound == limit):
+            end = self._joined.last_start(file, start, end)
+        if end > start or bound == limit:
+            return end
+        # A line that is longer than the limit is read all the same, and so is a record.
+        end = first_line_end(file, start, limit)
+        if self._joined is not None and end > start:
+            end = self._joined.first_end(file, end, limit, whole=whole) or start
+        return end
 
     def _entry(self, identity: str, entry: Entry, file: BinaryIO) -> Entry:
         cut = (identity, entry.round)
@@ -207,7 +191,7 @@ def ranges_between(start: Mapping[str, Entry], end: Mapping[str, Entry]) -> list
     ranges = []
     for identity, entry in end.items():
         before = start.get(identity)
-        begin = before.position if before is not None and before.round == entry.round else 0
+        begin = before.position if before is not None and before.round == entry.round else entry.begin
         if entry.position > begin:
             ranges.append(FileRange(identity, entry, begin, entry.position))
     return ranges
@@ -224,25 +208,39 @@ def into_tasks(ranges: Collection[FileRange], tasks: int) -> list[list[FileRange
     return bins
 
 
-def read_range(wanted: FileRange, block: int) -> Iterator[tuple[int, bytes]]:
-    """The bytes of a range in blocks of whole lines, each with its position. Raises :class:`FileLossError`."""
-    entry = wanted.entry
-    where = f"{entry.path}, bytes {wanted.start} to {wanted.end}"
-    file = open_file(wanted.identity, entry.path)
-    if file is None:
-        raise FileLossError(f"{where}: the file is gone before it was read to its end")
-    with file:
-        if not is_same(file, entry):
-            raise FileLossError(f"{where}: the file was cut before it was read to its end")
-        file.seek(wanted.start)
+def read_range(wanted: FileRange, block: int, *, copies: bool = False) -> Iterator[tuple[int, bytes]]:
+    """The bytes of a range in blocks of whole lines, each with its position, from a copy where the file was cut and
+    there is one. Raises :class:`FileLossError`."""
+    file = _open_range(wanted, copies)
+    try:
         position, rest = wanted.start, b""
         while position + len(rest) < wanted.end:
+            file.seek(position + len(rest))
             more = file.read(min(block, wanted.end - position - len(rest)))
-            if not more:
-                raise FileLossError(f"{where}: the file was cut while it was read")
+            if not more or not is_same(file, wanted.entry):
+                file.close()
+                file = _open_range(wanted, copies)
+                continue
             data = rest + more
             end = data.rfind(b"\n") + 1
             if end:
                 yield position, data[:end]
             position += end
             rest = data[end:]
+    finally:
+        file.close()
+
+
+def _open_range(wanted: FileRange, copies: bool) -> BinaryIO:
+    entry = wanted.entry
+    file = open_file(wanted.identity, entry.path)
+    if file is not None:
+        if is_same(file, entry):
+            return file
+        file.close()
+    copy = find_copy(entry, entry.position) if copies else None
+    if copy is None:
+        what = "is gone" if file is None else "was cut"
+        where = f"{entry.path}, bytes {wanted.start} to {wanted.end}"
+        raise FileLossError(f"{where}: the file {what} before it was read to its end")
+    return open(copy, "rb")

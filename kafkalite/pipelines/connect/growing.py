@@ -94,16 +94,17 @@ class GrowingFiles:
 
     def look(self, known: Mapping[str, Entry]) -> dict[str, Seen]:
         """Every file that is there: the oldest first, a copy before what it was made of."""
-        found: list[tuple[float, bool, str, Seen]] = []
+        found: list[tuple[float, int, str, Seen]] = []
         seen: set[str] = set()
 
         def add(identity: str, file: BinaryIO, entry: Entry, before: float | None = None) -> None:
             status = os.fstat(file.fileno())
             quiet = self._joined is None or self._joined.is_quiet(status.st_mtime)
             time = status.st_mtime if before is None else min(status.st_mtime, before)
-            one = Seen(entry, status.st_size, quiet, is_copy=before is not None)
+            # Times have a grain: of what was written within one, copies are the oldest, and what is new the youngest.
+            rank = 0 if before is not None else 1 if identity in known else 2
             seen.add(identity)
-            found.append((time, before is None, identity, one))
+            found.append((time, rank, identity, Seen(entry, status.st_size, quiet, is_copy=rank == 0)))
 
         for identity, path in self._candidates(known):
             file = open_file(identity, path) if identity not in seen else None
@@ -198,14 +199,33 @@ def ranges_between(start: Mapping[str, Entry], end: Mapping[str, Entry]) -> list
 
 
 def into_tasks(ranges: Collection[FileRange], tasks: int) -> list[list[FileRange]]:
-    """``ranges`` for at most ``tasks`` tasks of about the same size; no file is divided, so that its order holds."""
-    bins: list[list[FileRange]] = [[] for _ in range(min(tasks, len(ranges)))]
+    """``ranges`` for at most ``tasks`` tasks of about the same size. No file is divided, and files that rotation made
+    of one stay together (their names begin with its own), so that their order holds."""
+    series: dict[str, list[FileRange]] = {}
+    names = first_names({each.entry.path for each in ranges})
+    for each in ranges:
+        series.setdefault(names[each.entry.path], []).append(each)
+    bins: list[list[FileRange]] = [[] for _ in range(min(tasks, len(series)))]
     sizes = [0] * len(bins)
-    for each in sorted(ranges, key=lambda one: one.start - one.end):
+    for size, together in sorted(((_size(each), each) for each in series.values()), key=lambda one: -one[0]):
         least = sizes.index(min(sizes))
-        bins[least].append(each)
-        sizes[least] += each.end - each.start
+        bins[least] += together
+        sizes[least] += size
     return bins
+
+
+def first_names(paths: Collection[str]) -> dict[str, str]:
+    """Each of ``paths`` → the shortest that it begins with."""
+    names: dict[str, str] = {}
+    shortest = None
+    for path in sorted(paths):
+        shortest = shortest if shortest is not None and path.startswith(shortest) else path
+        names[path] = shortest
+    return names
+
+
+def _size(ranges: Collection[FileRange]) -> int:
+    return sum(each.end - each.start for each in ranges)
 
 
 def read_range(wanted: FileRange, block: int, *, copies: bool = False) -> Iterator[tuple[int, bytes]]:

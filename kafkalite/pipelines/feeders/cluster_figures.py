@@ -5,13 +5,14 @@ Blocking shell around client libraries.
 
 They stand under the host ``<cluster id>``: ``topic.<name>`` with the counter ``records`` (the sum of its log end
 offsets: its rate is the records in per second) and the gauges ``partitions`` and ``under_replicated_partitions``;
-``broker.<id>`` with the gauge ``log_bytes``; ``group.<name>`` with the gauge ``lag``, the records that the group has yet
-to read of partitions with a committed offset.
+``broker.<id>`` with the gauge ``log_bytes``; ``group.<name>`` with the gauge ``lag``, the records that the group has
+yet to read of partitions with a committed offset.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -33,12 +34,14 @@ class Figures(NamedTuple):
 
 
 class ClusterFigures:
-    """Asks with librdkafka's ``settings``. What does not answer is left out of a round, and logged."""
+    """Asks with librdkafka's ``settings``, for the topics whose names ``topics`` is found in. What does not answer is
+    left out of a round, and logged."""
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], topics: str = "") -> None:
         from confluent_kafka.admin import AdminClient
         from kafka.admin import KafkaAdminClient
 
+        self._wanted = re.compile(topics)
         self._admin = AdminClient({**settings, "log_level": 0})
         # The one request that librdkafka does not have.
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
@@ -54,21 +57,22 @@ class ClusterFigures:
         try:
             metadata = self._admin.list_topics(timeout=TIMEOUT)
             host = str(metadata.cluster_id)
-            ends = self._ends(metadata)
-            yield from self._topics(host, metadata, ends)
+            topics = {name: topic for name, topic in metadata.topics.items() if self._wanted.search(name)}
+            ends = self._ends(topics)
+            yield from self._topics(host, topics, ends)
             yield from self._groups(host, ends)
             yield from self._brokers(host, sorted(metadata.brokers))
         except (KafkaException, KafkaError) as error:
             log.warning("the cluster's figures are not complete: %s", error)
 
-    def _ends(self, metadata: Any) -> dict[tuple[str, int], int]:
+    def _ends(self, topics: Mapping[str, Any]) -> dict[tuple[str, int], int]:
         """The end of each partition that has a leader."""
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
         wanted = {
             TopicPartition(topic, number): OffsetSpec.latest()
-            for topic, described in metadata.topics.items()
+            for topic, described in topics.items()
             for number, partition in described.partitions.items()
             if partition.leader >= 0
         }
@@ -77,11 +81,11 @@ class ClusterFigures:
         found = self._admin.list_offsets(wanted, request_timeout=TIMEOUT)
         return {(one.topic, one.partition): future.result().offset for one, future in found.items()}
 
-    def _topics(self, host: str, metadata: Any, ends: Mapping[tuple[str, int], int]) -> Iterator[Figures]:
+    def _topics(self, host: str, topics: Mapping[str, Any], ends: Mapping[tuple[str, int], int]) -> Iterator[Figures]:
         records: Counter[str] = Counter()
         for (topic, _), end in ends.items():
             records[topic] += end
-        for topic, described in metadata.topics.items():
+        for topic, described in topics.items():
             partitions = described.partitions.values()
             behind = sum(len(partition.isrs) < len(partition.replicas) for partition in partitions)
             gauges = {"partitions": len(partitions), "under_replicated_partitions": behind}

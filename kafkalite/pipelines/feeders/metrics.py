@@ -23,7 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ class Sample:
     def value(self, at: float) -> str:
         """The record, taken ``at`` seconds since 1970."""
         moment = datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return json.dumps({"time": moment, **self.__dict__})
+        return json.dumps({"time": moment, **asdict(self)})
 
 
 @dataclass(frozen=True)
@@ -152,6 +152,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--process", type=_watched, action="append", default=[], metavar="NAME[:GROUP]=PID")
     parser.add_argument("--match", type=_match, action="append", default=[], metavar="GROUP=EXPRESSION")
     parser.add_argument("--cluster", action="store_true", help="the cluster's own figures, too")
+    parser.add_argument("--topics", default="", metavar="EXPRESSION", help="of the cluster: only these topics")
     parser.add_argument(
         "--property", type=_pair, action="append", default=[], metavar="NAME=VALUE", help="of librdkafka's clients"
     )
@@ -168,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     processes = ProcessSampler(args.process, dict(args.match), args.host)
-    cluster = ClusterFigures(settings) if args.cluster else None
+    cluster = ClusterFigures(settings, args.topics) if args.cluster else None
     producer = Producer(
         {"enable.idempotence": True, "partitioner": "murmur2_random", "linger.ms": 20, "log_level": 0, **settings}
     )

@@ -51,7 +51,8 @@ class Options:
     A window is told when samples have come that are ``late`` younger than its end; older ones are left out. ``alerts``
     gets an alert when one of ``rules`` is broken (``[[options.rules]]``, see :class:`AlertRule`) and when it is
     resolved. A process of which nothing is heard for ``forget`` is forgotten, its alerts are resolved.
-    Topics that are not there are created with ``partitions``.
+    Without a name for ``figures`` or ``alerts`` there are none. Topics that are not there are created with
+    ``partitions``.
     """
 
     samples: str = "metrics"
@@ -73,21 +74,22 @@ class Options:
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:
-    """The queries ``processes`` and ``groups``, and ``alerts`` where there are rules."""
-    for topic in (options.samples, options.figures, options.alerts):
+    """The queries ``processes`` and ``groups`` (figures), and ``alerts`` where there are rules."""
+    for topic in filter(None, (options.samples, options.figures, options.alerts)):
         context.ensure_topic(topic, options.partitions)
     samples = from_json(context.read_topic(options.samples), SAMPLE, errors="skip").withWatermark("time", options.late)
-    processes = process_figures(samples, options.window)
-    groups = group_figures(processes, options.window)
-    queries = [
-        context.write_topic(figure_records(processes, ("host", "process")), options.figures, query="processes"),
-        context.write_topic(figure_records(groups, ("group",)), options.figures, query="groups"),
-    ]
-    if options.rules:
+    queries = []
+    if options.figures:
+        processes = process_figures(samples, options.window)
+        for query, figures, key in (
+            ("processes", processes, ("host", "process")),
+            ("groups", group_figures(processes, options.window), ("group",)),
+        ):
+            queries.append(context.write_topic(figure_records(figures, key), options.figures, query=query))
+    if options.alerts and options.rules:
         found = alerts(samples, options.rules, options.forget)
-        queries.append(
-            context.write_topic(to_record(found, key=("alert", "host", "process")), options.alerts, query="alerts")
-        )
+        record = to_record(found, key=("alert", "host", "process"))
+        queries.append(context.write_topic(record, options.alerts, query="alerts"))
     return queries
 
 
@@ -148,7 +150,8 @@ def measurements(samples: DataFrame) -> DataFrame:
 def rate(points: Column) -> Column:
     """Growth a second over ``points`` (``time``, ``value``) in the order of time; a value that is smaller than the one
     before began anew at 0. None of fewer than two."""
-    begin = sql.struct(points[0]["value"].alias("before"), sql.lit(0.0).alias("growth"))
+    first, last = sql.get(points, sql.lit(0)), sql.try_element_at(points, sql.lit(-1))
+    begin = sql.struct(first["value"].alias("before"), sql.lit(0.0).alias("growth"))
 
     def add(so_far: Column, point: Column) -> Column:
         value, before = point["value"], so_far["before"]
@@ -157,7 +160,7 @@ def rate(points: Column) -> Column:
 
     rest = sql.slice(points, sql.lit(2), sql.greatest(sql.size(points) - 1, sql.lit(0)))
     growth = sql.aggregate(rest, begin, add, lambda found: found["growth"])
-    span = sql.unix_micros(sql.element_at(points, -1)["time"]) - sql.unix_micros(points[0]["time"])
+    span = sql.unix_micros(last["time"]) - sql.unix_micros(first["time"])
     return sql.when((sql.size(points) > 1) & (span > 0), growth / (span / 1e6))
 
 
@@ -170,11 +173,10 @@ def alerts(samples: DataFrame, rules: tuple[AlertRule, ...], forget: str) -> Dat
     def told(key: tuple[str, str], frames: Iterator[pandas.DataFrame], state: GroupState) -> Iterator[pandas.DataFrame]:
         yield from observe(rules, key, () if state.hasTimedOut else frames, state, timeout)
 
+    metrics = sql.to_json(sql.map_concat(_map("counters"), _map("gauges")))
     return (
         samples.where("time IS NOT NULL")
-        .select(
-            "host", "process", "time", sql.to_json(sql.map_concat(_map("counters"), _map("gauges"))).alias("metrics")
-        )
+        .select("host", "process", "time", (sql.unix_micros("time") / 1e6).alias("at"), metrics.alias("metrics"))
         .groupBy("host", "process")
         .applyInPandasWithState(told, shape, "watches STRING", "append", GroupStateTimeout.EventTimeTimeout)
         .withColumns(times)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.pipelines.connect.file_entries import Entries, FileLossError
-from kafkalite.pipelines.connect.growing import GrowingFiles, ranges_between, read_range
+from kafkalite.pipelines.connect.file_entries import Entries, Entry, FileLossError
+from kafkalite.pipelines.connect.growing import FileRange, GrowingFiles, into_tasks, ranges_between, read_range
 from kafkalite.pipelines.connect.joined_lines import JoinedLines
 
 
@@ -158,3 +158,10 @@ def test_a_file_that_begins_with_a_line_that_goes_on(tmp_path: Path) -> None:
     tail = Tail(tmp_path, joined=Settling().joined)
     tail.write(" a\n b\n1\n")
     assert tail.read() == " a\n b\n"
+
+
+def test_the_files_of_one_log_stay_in_one_task_and_in_their_order() -> None:
+    sizes = {"/a.log.2": 1, "/a.log": 5, "/b.log": 2, "/a.log.1": 3, "/c.log": 1}
+    ranges = [FileRange(path, Entry(path), 0, size) for path, size in sizes.items()]
+    tasks = [[each.identity for each in task] for task in into_tasks(ranges, 2)]
+    assert tasks == [["/a.log.2", "/a.log", "/a.log.1"], ["/b.log", "/c.log"]]

@@ -21,6 +21,8 @@ from kafkalite.pipelines.changes.postgres import Slot, connect, find_table
 from kafkalite.pipelines.changes.source import FORMAT, ChangesDataSource
 from kafkalite.pipelines.context import Context
 
+_SLOT = re.compile("[a-z0-9_]{1,63}")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -45,6 +47,8 @@ class Options:
     def __post_init__(self) -> None:
         if not self.database and not self.copy:
             raise ValueError("'database' (where changes come from), 'copy' (where a table is made of them), or both")
+        if self.slot and not _SLOT.fullmatch(self.slot):
+            raise ValueError(f"slot '{self.slot}' may have a to z, 0 to 9 and '_', 63 at most")
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:
@@ -59,7 +63,7 @@ def start(context: Context, options: Options) -> list[StreamingQuery]:
 
 
 def _capture(context: Context, options: Options) -> StreamingQuery:
-    slot = options.slot or "kafkalite_" + re.sub("[^a-z0-9]", "_", context.pipeline.name)
+    slot = slot_name(options.slot, context.pipeline.name)
     with connect(options.database) as connection:
         Slot(connection, slot).set_up(find_table(connection, options.table))
     context.spark.dataSource.register(ChangesDataSource)
@@ -71,6 +75,11 @@ def _capture(context: Context, options: Options) -> StreamingQuery:
     }
     changes = context.spark.readStream.format(FORMAT).options(**settings).load()
     return context.write_topic(changes, options.topic, query="changes")
+
+
+def slot_name(slot: str, pipeline: str) -> str:
+    """``slot``, or one after the pipeline's name."""
+    return slot or ("kafkalite_" + re.sub("[^a-z0-9]", "_", pipeline))[:63]
 
 
 def _copy(context: Context, options: Options) -> StreamingQuery:

@@ -6,24 +6,20 @@ thread of :class:`~kafkalite.testing.wires.Wires`, through which brokers reach e
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
 import psutil
 
-from kafkalite.broker.guardian_process import close_session
 from kafkalite.embedded.cluster import HOST, LocalCluster
 from kafkalite.embedded.processes import free_ports
-from kafkalite.embedded.znodes import ZnodeReader
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
-from kafkalite.testing.session_password import session_password
+from kafkalite.testing.sessions import expire_session
 from kafkalite.testing.wires import End, Wires
 
 ZOOKEEPER: End = "zookeeper"
 SESSION_TIMEOUT_MS = 6000
-POLL_INTERVAL = 0.02
 DEFAULTS = {
     # Who waits for a group in a test waits for nobody else.
     "group.initial.rebalance.delay.ms": "0",
@@ -153,17 +149,7 @@ class KafkaliteCluster:
 
         Raises ``TimeoutError`` where that cannot be done within ``timeout`` seconds: the broker has none, say.
         """
-        deadline = time.monotonic() + timeout
-        with ZnodeReader(self._direct) as znodes:
-            session = 0
-            while (owner := znodes.owner(f"/brokers/ids/{broker_id}")) == session or session == 0:
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"the session of broker {broker_id} could not be ended within {timeout:g} s")
-                session = session or owner
-                if not session or not close_session(
-                    self._direct, session, session_password(session), SESSION_TIMEOUT_MS
-                ):
-                    time.sleep(POLL_INTERVAL)
+        expire_session(self._direct, broker_id, timeout, SESSION_TIMEOUT_MS)
 
     # Inside
 

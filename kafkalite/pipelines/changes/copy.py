@@ -112,8 +112,8 @@ def _write(connection: Any, table: Table, values: Mapping[bytes, bytes | None]) 
         for column in table.columns
         if column.name not in table.key
     )
-    row = f"jsonb_populate_record(NULL::{table.name}, %s)"
-    connection.execute("CREATE TEMPORARY TABLE incoming (key jsonb NOT NULL, value jsonb) ON COMMIT DROP")
+    row = f"json_populate_record(NULL::{table.name}, %s)"
+    connection.execute("CREATE TEMPORARY TABLE incoming (key json NOT NULL, value json) ON COMMIT DROP")
     with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN") as copy:
         for each, value in values.items():
             copy.write_row((each.decode(), None if value is None else value.decode()))

@@ -3,7 +3,8 @@
 Answers to: nothing in Kafka; what ``org.apache.kafka.connect.json.JsonConverter`` writes for Connect. Pure.
 
 Key and value are JSON objects; numbers keep all their digits, JSON columns are parts of the object, everything else is
-the text that PostgreSQL shows and takes. So ``jsonb_populate_record`` makes the same row of a value.
+the text that PostgreSQL shows and takes. So ``json_populate_record`` makes the same row of a value; only JSON's null,
+in a JSON column, becomes SQL's.
 """
 
 from __future__ import annotations

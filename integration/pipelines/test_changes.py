@@ -1,0 +1,232 @@
+"""Change capture and copy against a real PostgreSQL, without Spark and without a broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from integration.pipelines.postgres import Postgres, postgres
+from kafkalite.pipelines.changes.copy import CopyLostError, TableCopy, TopicRow
+from kafkalite.pipelines.changes.postgres import Slot, Table, connect, find_table, rows
+from kafkalite.pipelines.changes.records import Record, change_records, row_record
+from kafkalite.pipelines.errors import PipelineError
+
+TABLE = """
+CREATE TYPE mood AS ENUM ('sad', 'happy');
+CREATE TABLE things (
+    id int, "Second key" text, short varchar(10), fixed char(5), money numeric(12, 2), exact numeric, wide float8,
+    narrow float4, yes bool, at timestamptz, day date, span interval, document jsonb, raw json, list text[],
+    bytes bytea, feeling mood, network inet, large text, twice numeric GENERATED ALWAYS AS (money * 2) STORED,
+    PRIMARY KEY ("Second key", id)
+);
+"""
+ROWS = """
+INSERT INTO things VALUES
+    (1, 'a "b" \\', 'Zoë', 'ab', 1.50, 123456789012345678901234567890.10, 'NaN', 0.1, true, '2013-01-01 05:00+01',
+     '2013-02-28', '1 year 2 days 03:04:05.6', '{"a": [1, 2.50, "x"]}', '{ "b" :1 }', '{a,"b c",NULL,"\\""}',
+     '\\x00dead', 'happy', '10.0.0.1/8', (SELECT string_agg(md5(n::text), '') FROM generate_series(1, 5000) n)),
+    (2, E'tab\\t, line\\n', '', NULL, -0.00, 'NaN', '-Infinity', 1e-30, false, 'infinity', '4712-01-01 BC', '-3 hours',
+     '"null"', '[]', '{}', '', 'sad', '::1', ''),
+    (3, '3', NULL, NULL, NULL, NULL, 1e300, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+"""
+ALL = 'SELECT * FROM things ORDER BY id, "Second key"'
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """One PostgreSQL; each test has databases of its own."""
+    with postgres() as server:
+        yield server
+
+
+class Captured:
+    """The table of a database with its slot, and the records so far; also the half of a pipeline that Spark does."""
+
+    def __init__(self, server: Postgres, database: str) -> None:
+        self.server = server
+        self.database = database
+        self.url = server.create(database)
+        server.sql(TABLE, database)
+        self.records: list[Record] = []
+        self._done = -1
+
+    def __enter__(self) -> Captured:
+        self._connect()
+        assert self.slot.set_up(self.table)
+        assert not self.slot.set_up(self.table)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def _connect(self) -> None:
+        self._connection: Any = connect(self.url)
+        self.table: Table = find_table(self._connection, "things")
+        self.slot = Slot(self._connection, f"slot_{self.database}")
+
+    def first_copy(self) -> None:
+        """The table as it is."""
+        self._done = self.slot.position() or 0
+        self.records += [
+            row_record(self.table.columns, row, self.table.key) for row in rows(self._connection, self.table)
+        ]
+
+    def capture(self, limit: int = 100_000) -> int:
+        """What was committed since, as far as one micro-batch goes; the number of its transactions."""
+        end = self.slot.next_end(self._done, limit)
+        found = list(self.slot.changes(self._done, end))
+        for transaction in found:
+            for change in transaction.changes:
+                self.records += change_records(change, self.table.key)
+        self._done = end
+        return len(found)
+
+    def restart(self) -> None:
+        """The database dies, and comes back."""
+        self._connection.close()
+        self.server.stop()
+        self.server.start()
+        self._connect()
+
+    def sql(self, statements: str) -> str:
+        """In the database."""
+        return self.server.sql(statements, self.database)
+
+    def in_topic(self) -> list[TopicRow]:
+        """The records where they would be in a topic with one partition."""
+        return [TopicRow(0, offset, record.key, record.value) for offset, record in enumerate(self.records)]
+
+
+def keys(records: list[Record]) -> list[tuple[int, bool]]:
+    """Each record's number, and whether there is a row."""
+    return [(json.loads(record.key)["id"], record.value is not None) for record in records]
+
+
+def test_all_kinds_of_values_and_keys_that_change(server: Postgres) -> None:
+    """They come out as they went in, large values that an update leaves alone among them."""
+    with Captured(server, "kinds") as captured:
+        captured.sql(ROWS)
+        captured.first_copy()
+        assert captured.capture() in (0, 1), "the first copy may have a transaction that the slot tells of, too"
+        captured.records = captured.records[:3]
+        captured.sql("UPDATE things SET money = 2 WHERE id = 1")
+        captured.sql("BEGIN; UPDATE things SET id = 4 WHERE id = 2; DELETE FROM things WHERE id = 3; COMMIT")
+        captured.sql("UPDATE things SET id = id + 10; UPDATE things SET short = short || '!'")
+        captured.capture()
+        assert keys(captured.records[3:]) == [
+            *((1, True), (2, False), (4, True), (3, False)),
+            *((1, False), (11, True), (4, False), (14, True)),
+            *((11, True), (14, True)),
+        ]
+        second = server.create("kinds_copy")
+        server.sql(TABLE, "kinds_copy")
+        copy = TableCopy(second, "things", "topic")
+        generation = copy.begin()
+        for end in (2, 5, len(captured.records)):
+            copy.apply(generation, captured.in_topic()[:end])
+        assert server.sql(ALL, "kinds_copy") == captured.sql(ALL)
+
+
+def test_micro_batches_are_whole_transactions_and_can_be_had_again(server: Postgres) -> None:
+    with Captured(server, "batches") as captured:
+        captured.first_copy()
+        for number in range(10):
+            captured.sql(f"INSERT INTO things SELECT n, 'x' FROM generate_series({number * 10}, {number * 10 + 4}) n")
+        captured.sql("CREATE TABLE other (id int); INSERT INTO other VALUES (1)")
+        wanted = [(number * 10 + each, True) for number in range(10) for each in range(5)]
+        assert captured.capture(limit=1) == 1
+        half = captured.capture(limit=20)
+        assert 1 < half < 9
+        done = captured._done
+        captured.slot.advance(done)
+        assert captured.slot.position() == done
+        captured.restart()
+        assert captured.capture() == 9 - half, "also where the database has forgotten how far the slot was"
+        assert keys(captured.records) == wanted
+        assert captured.capture() == 0
+        assert [len(each.changes) for each in captured.slot.changes(done, captured._done)] == [5] * (9 - half)
+        stop = captured.slot.end_of_log()
+        captured.sql("INSERT INTO things VALUES (1000, 'too late')")
+        assert captured.slot.next_end(captured._done, 100, stop) == captured._done
+
+
+def test_a_slot_in_use_is_waited_for(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server process of a reader that was killed may hold it for a while."""
+    with Captured(server, "busy") as captured:
+        captured.first_copy()
+        statement = captured._connection.execute
+        refused = []
+
+        def execute(*arguments: Any) -> Any:
+            if len(refused) < 2:
+                refused.append(arguments)
+                raise psycopg.errors.ObjectInUse("replication slot is active")
+            return statement(*arguments)
+
+        monkeypatch.setattr(captured._connection, "execute", execute)
+        monkeypatch.setattr("time.sleep", lambda _: None)
+        assert captured.capture() == 0
+        assert len(refused) == 2
+
+
+def test_a_copy_knows_how_far_it_is_and_whether_it_is_still_itself(server: Postgres) -> None:
+    url = server.create("copies")
+    server.sql(TABLE, "copies")
+    copy = TableCopy(url, "things", "topic")
+
+    def row(offset: int, number: int, value: bool = True, partition: int = 0) -> TopicRow:
+        key = json.dumps({"id": number, "Second key": "x"}).encode()
+        text = json.dumps({"id": number, "Second key": "x", "short": f"v{offset}"}).encode()
+        return TopicRow(partition, offset, key, text if value else None)
+
+    def there() -> str:
+        return server.sql("SELECT id, short FROM things ORDER BY id", "copies")
+
+    first = copy.begin()
+    copy.apply(first, [row(0, 1), row(1, 2), row(0, 3, partition=1)])
+    copy.apply(first, [row(1, 2), row(0, 1), row(2, 2, value=False), row(3, 4)])
+    assert there() == "1|v0\n3|v0\n4|v3\n"
+    copy.apply(first, [row(1, 2), row(2, 4, value=False)])
+    assert there() == "1|v0\n3|v0\n4|v3\n", "what it has is passed over"
+    assert copy.begin() == first
+
+    server.sql("TRUNCATE things; INSERT INTO things (id, \"Second key\") VALUES (9, 'left behind')", "copies")
+    with pytest.raises(CopyLostError, match="started again, it is made anew"):
+        copy.apply(first, [row(4, 5)])
+    second = copy.begin()
+    assert there() == ""
+    copy.apply(second, [row(0, 1)])
+    with pytest.raises(CopyLostError):
+        copy.apply(first, [row(9, 9)])
+    assert there() == "1|v0\n"
+    assert TableCopy(url, "things", "another topic").begin() not in (first, second)
+    assert there() == ""
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [("nothing", "no table 'nothing'"), ("keyless", "public.keyless has no primary key"), ("pg_roles", "no table")],
+)
+def test_tables_that_will_not_do(server: Postgres, table: str, said: str) -> None:
+    with connect(server.url("postgres")) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS keyless (name text)")
+        with pytest.raises(PipelineError, match=said):
+            find_table(connection, table)
+
+
+def test_a_table_with_rows_of_somebody_is_no_copy(server: Postgres) -> None:
+    url = server.create("precious")
+    server.sql(TABLE + ROWS, "precious")
+    with pytest.raises(PipelineError, match="rows that are not of topic 'topic'"):
+        TableCopy(url, "things", "topic").begin()
+    assert server.sql("SELECT count(*) FROM things", "precious") == "3\n"
+
+
+@pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/x", "postgresql://127.0.0.1/x?nonsense=1", "nonsense"])
+def test_addresses_where_nobody_is(url: str) -> None:
+    with pytest.raises(PipelineError, match="the database does not let us in: "):
+        connect(url)

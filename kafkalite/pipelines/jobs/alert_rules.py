@@ -103,11 +103,11 @@ def step(
     return Watch(time, value, since, is_raised), alert
 
 
-def end(rule: AlertRule, watch: Watch | None, time: float) -> Alert | None:
-    """What to tell when nothing more will be heard of the process."""
+def end(rule: AlertRule, watch: Watch | None, time: float, value: float | None = None) -> Alert | None:
+    """What to tell when the condition holds no more, or nothing will be heard of the process again."""
     if watch is None or not watch.raised or watch.since is None:
         return None
-    return Alert(rule, RESOLVED, watch.since, time, None)
+    return Alert(rule, RESOLVED, watch.since, time, value)
 
 
 def _rate(watch: Watch | None, time: float, value: float) -> float | None:

@@ -26,7 +26,6 @@ LEVELS: Mapping[str, str] = {
 
 ISO_TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _LEVEL = f"(?P<level>{'|'.join(sorted(LEVELS, key=len, reverse=True))})"
-_WORDS = r"\S+(?: \S+)*?"
 
 
 class LogFormatError(ValueError):
@@ -100,7 +99,7 @@ def python_format(style: str) -> Format:
     :class:`LogFormatError`."""
 
     def convert(match: re.Match[str]) -> str:
-        return _PYTHON.get(match["name"], _WORDS)
+        return _PYTHON.get(match["name"], ".+?")
 
     return Format(_compile(_ATTRIBUTE, convert, style), iso_time, named_level)
 

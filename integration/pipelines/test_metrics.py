@@ -1,0 +1,263 @@
+"""The job *metrics* over a real cluster's brokers and real processes, against the same figures by plain Python."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from pyspark.sql import SparkSession
+
+from integration.harness.clients import fresh_topic
+from integration.harness.wait import wait_for
+from integration.pipelines.reading import json_records
+from integration.pipelines.worker import Worker
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.pipelines.context import Context
+from kafkalite.pipelines.jobs.alert_rules import AlertRule
+from kafkalite.pipelines.jobs.metrics import Options, start
+from kafkalite.pipelines.pipeline import Pipeline, Trigger
+
+WINDOW, LATE = 2.0, 1.0
+HELD = 200_000_000
+TIMEOUT = 180
+MEMORY = AlertRule("memory", "resident_bytes", ">", HELD / 2, "1 second", "hoarder")
+CPU = AlertRule("cpu", "cpu_seconds", ">", 0.05, "500 milliseconds", "burner", rate=True)
+GONE = AlertRule("gone", "up", "<", 1, process="[bh]*er")
+Fields = dict[str, Any]
+
+
+class Point(NamedTuple):
+    """One figure at one time."""
+
+    time: float
+    value: float
+
+
+class Figures(NamedTuple):
+    """What one record of the topic of figures says (``samples`` is its ``count``); not a number: nothing."""
+
+    processes: float
+    samples: int
+    avg: float
+    min: float
+    max: float
+    last: float
+    rate: float
+
+
+@dataclass
+class Job:
+    """The job on topics of its own; each run goes on where the last one stopped."""
+
+    spark: SparkSession
+    bootstrap: str
+    folder: Path
+    samples: str = field(default_factory=lambda: fresh_topic("samples"))
+    figures: str = field(default_factory=lambda: fresh_topic("figures"))
+    alerts: str = field(default_factory=lambda: fresh_topic("alerts"))
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """The job that looks for alerts, until something goes wrong or the end."""
+        options = Options(self.samples, "", self.alerts, rules=(MEMORY, CPU, GONE))
+        queries = start(self.context(Trigger("2 seconds")), options)
+        try:
+            yield
+        finally:
+            for query in queries:
+                query.stop()
+                assert query.exception() is None, query.exception()
+
+    def run_figures(self) -> None:
+        """The job that makes figures of all samples that there are now."""
+        options = Options(self.samples, self.figures, "", window=f"{WINDOW:g} seconds", late=f"{LATE:g} seconds")
+        for query in start(self.context(Trigger(once=True)), options):
+            query.awaitTermination()
+
+    def context(self, trigger: Trigger) -> Context:
+        """What the job gets."""
+        pipeline = Pipeline("metrics", "metrics", {"bootstrap.servers": self.bootstrap}, trigger)
+        return Context(self.spark, pipeline, self.folder)
+
+    def taken(self) -> list[Fields]:
+        """All samples."""
+        return [value for _, value in json_records(self.bootstrap, self.samples)]
+
+    def told(self, rule: AlertRule) -> list[Fields]:
+        """What ``rule`` told, each process's in its order."""
+        return [value for _, value in json_records(self.bootstrap, self.alerts) if value["alert"] == rule.name]
+
+    def wait_for(self, rule: AlertRule, *states: str) -> None:
+        """Until ``rule`` has told these ``states``, in this order and no others."""
+        wait_for(lambda: [alert["state"] for alert in self.told(rule)] == [*states], f"{rule}: {states}", TIMEOUT)
+
+    def wait_until_resolved(self, rule: AlertRule) -> None:
+        """Until what ``rule`` told last is the end of an alert: a busy machine makes several of one."""
+        wait_for(lambda: self.told(rule)[-1]["state"] == "resolved", f"{rule}: resolved", TIMEOUT)
+
+
+@pytest.fixture
+def job(spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path) -> Job:
+    """The job, not yet started, and a topic for samples."""
+    job = Job(spark, shared_cluster.bootstrap, tmp_path)
+    job.context(Trigger()).ensure_topic(job.samples)
+    return job
+
+
+@contextmanager
+def sampler(job: Job, processes: Mapping[str, int]) -> Iterator[None]:
+    """The feeder in a process of its own, two samples a second; ended by SIGTERM."""
+    command = [sys.executable, "-m", "kafkalite.pipelines.feeders.metrics", "--bootstrap-server", job.bootstrap]
+    command += ["--topic", job.samples, "--interval", "0.5", "--host", "here", "--cluster", "--topics", job.samples]
+    command += [f"--process={name}={pid}" for name, pid in processes.items()]
+    process = subprocess.Popen(command)
+    try:
+        yield
+    finally:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def test_brokers_and_processes(job: Job, shared_cluster: LocalCluster) -> None:
+    with Worker() as hoarder, Worker() as burner, Worker() as sleeper:
+        brokers = {f"broker-{number}:brokers": shared_cluster.pid(number) for number in shared_cluster.broker_ids}
+        workers = {"hoarder:workers": hoarder.pid, "burner:workers": burner.pid, "sleeper": sleeper.pid}
+        with sampler(job, {**brokers, **workers}):
+            with job.running():
+                hoarder.do(f"hold {HELD}")
+                job.wait_for(MEMORY, "raised")
+            job.run_figures()
+            with job.running():
+                burner.do("burn 2")
+                hoarder.do("free")
+                job.wait_for(MEMORY, "raised", "resolved")
+                job.wait_until_resolved(CPU)
+                hoarder.do(f"hold {HELD}")
+                job.wait_for(MEMORY, "raised", "resolved", "raised")
+                hoarder.kill()
+                job.wait_for(MEMORY, "raised", "resolved", "raised", "resolved")
+                job.wait_for(GONE, "raised")
+    job.run_figures()
+    taken = job.taken()
+    assert_same_figures(found_figures(job), expected_figures(taken))
+    assert job.told(MEMORY) == expected_alerts(taken, MEMORY, "hoarder")
+    assert job.told(CPU) == expected_alerts(taken, CPU, "burner")
+    assert {one["process"] for one in taken} >= {"broker-1", "sleeper", f"topic.{job.samples}", "broker.1"}
+
+
+def seconds(text: str) -> float:
+    """A time in ISO 8601."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def expected_figures(samples: Sequence[Fields]) -> dict[tuple[str, str, float], Figures]:
+    """Key, metric and beginning of each closed window → figures, from ``samples`` by dicts and lists."""
+    points: dict[tuple[str, str, float], list[Point]] = defaultdict(list)
+    counters: set[str] = set()
+    groups: dict[str, str] = {}
+    for sample in samples:
+        time, key = seconds(sample["time"]), f"{sample['host']}/{sample['process']}"
+        if sample["group"]:
+            groups[key] = sample["group"]
+        counters.update(sample["counters"])
+        for metric, value in {**sample["counters"], **sample["gauges"]}.items():
+            points[key, metric, time // WINDOW * WINDOW].append(Point(time, value))
+    watermark = max(seconds(sample["time"]) for sample in samples) - LATE
+    closed = {place: sorted(found) for place, found in points.items() if place[2] + WINDOW <= watermark}
+    processes = {place: of_process(found, counter=place[1] in counters) for place, found in closed.items()}
+    members: dict[tuple[str, str, float], list[Figures]] = defaultdict(list)
+    for (key, metric, begin), found in processes.items():
+        if key in groups:
+            members[groups[key], metric, begin].append(found)
+    return {**processes, **{place: of_group(found) for place, found in members.items()}}
+
+
+def of_process(points: Sequence[Point], *, counter: bool) -> Figures:
+    """The figures of one process in one window."""
+    values = [point.value for point in points]
+    rate = math.nan
+    if counter and len(points) > 1:
+        grown = sum(after.value - before.value for before, after in pairwise(points))
+        rate = grown / (points[-1].time - points[0].time)
+    return Figures(math.nan, len(values), math.fsum(values) / len(values), min(values), max(values), values[-1], rate)
+
+
+def of_group(members: Sequence[Figures]) -> Figures:
+    """The figures of a group from those of its ``members``."""
+    samples = sum(one.samples for one in members)
+    rates = [one.rate for one in members if not math.isnan(one.rate)]
+    return Figures(
+        len(members),
+        samples,
+        math.fsum(one.avg * one.samples for one in members) / samples,
+        min(one.min for one in members),
+        max(one.max for one in members),
+        math.fsum(one.last for one in members),
+        math.fsum(rates) if rates else math.nan,
+    )
+
+
+def found_figures(job: Job) -> dict[tuple[str, str, float], Figures]:
+    """The same from the topic, where nothing may stand twice."""
+    found: dict[tuple[str, str, float], Figures] = {}
+    for key, fields in json_records(job.bootstrap, job.figures):
+        place = (key, fields["metric"], seconds(fields["start"]))
+        assert place not in found, f"twice: {place}"
+        assert seconds(fields["end"]) == place[2] + WINDOW
+        figures = (fields.get(name) for name in ("processes", "count", "avg", "min", "max", "last", "rate"))
+        found[place] = Figures(*(math.nan if figure is None else figure for figure in figures))
+    return found
+
+
+def assert_same_figures(
+    found: Mapping[tuple[str, str, float], Figures], expected: Mapping[tuple[str, str, float], Figures]
+) -> None:
+    assert found.keys() == expected.keys()
+    for place, figures in expected.items():
+        assert found[place] == pytest.approx(figures, rel=1e-6, nan_ok=True), place
+
+
+def expected_alerts(samples: Sequence[Fields], rule: AlertRule, process: str) -> list[Fields]:
+    """What ``rule`` (greater than) is to tell of ``samples`` of ``process``."""
+    about = {"alert": rule.name, "host": "here", "process": process, "metric": rule.metric}
+    limit = {"comparison": ">", "threshold": rule.threshold}
+    told: list[Fields] = []
+    since, raised = "", False
+    for time, value in compared(samples, rule, process):
+        broken = value is not None and value > rule.threshold
+        since = since or (time if broken else "")
+        lasting = broken and seconds(time) - seconds(since) >= duration(rule)
+        if (lasting and not raised) or (raised and not broken):
+            raised = broken
+            state = "raised" if raised else "resolved"
+            told.append({**about, **limit, "state": state, "since": since, "time": time, "value": value})
+        since = since if broken else ""
+    return told
+
+
+def compared(samples: Sequence[Fields], rule: AlertRule, process: str) -> list[tuple[str, float | None]]:
+    """Time by time, what ``rule`` compares: none once the process is gone."""
+    found = [
+        (sample["time"], {**sample["counters"], **sample["gauges"]}.get(rule.metric))
+        for sample in sorted(samples, key=lambda sample: str(sample["time"]))
+        if sample["process"] == process
+    ]
+    if rule.rate:
+        grown = (((end or 0) - (begin or 0), time, before) for (before, begin), (time, end) in pairwise(found))
+        found = [(time, growth / (seconds(time) - seconds(before))) for growth, time, before in grown]
+    return found
+
+
+def duration(rule: AlertRule) -> float:
+    """How long, in seconds."""
+    return {"1 second": 1.0, "500 milliseconds": 0.5}[rule.lasting]

@@ -1,0 +1,55 @@
+"""A process that does what a test tells it: ``hold BYTES`` of memory, ``free`` them, ``burn SECONDS`` of a core."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from types import TracebackType
+
+
+def main() -> None:
+    """One command a line; each is answered when it is done."""
+    held = b""
+    for line in sys.stdin:
+        verb, _, amount = line.strip().partition(" ")
+        if verb == "burn":
+            end = time.process_time() + float(amount)
+            while time.process_time() < end:
+                pass
+        else:
+            held = b"x" * int(amount or 0)
+        print(verb, len(held), flush=True)
+
+
+class Worker:
+    """Such a process, or one of another ``module`` with other commands, from the test's side."""
+
+    def __init__(self, module: str = "integration.pipelines.worker", *arguments: str) -> None:
+        command = [sys.executable, "-m", module, *arguments]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.pid = self._process.pid
+
+    def do(self, command: str) -> None:
+        """Tell it, and wait until it is done."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline(), "the worker is gone"
+
+    def kill(self) -> None:
+        """Kill it (-9); once more does no harm."""
+        self._process.kill()
+        self._process.communicate()
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+if __name__ == "__main__":
+    main()

@@ -92,10 +92,7 @@ def step(
     if compared is None:
         return Watch(time, value, watch.since, watch.raised) if watch else Watch(time, value), None
     if not _COMPARE[rule.comparison](compared, rule.threshold):
-        resolved = (
-            Alert(rule, RESOLVED, watch.since, time, compared) if watch and watch.raised and watch.since else None
-        )
-        return Watch(time, value), resolved
+        return Watch(time, value), end(rule, watch, time, compared)
     since = watch.since if watch and watch.since is not None else time
     was_raised = watch is not None and watch.raised
     is_raised = was_raised or time - since >= seconds(rule.lasting)

@@ -8,6 +8,7 @@ restarted without it, the images are those that people run, and both start at th
 
 from __future__ import annotations
 
+import os
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,8 +16,9 @@ from kafkalite.testing.machines import Machine
 from kafkalite.testing.sessions import expire_session
 from kafkalite.testing.site import ZOOKEEPER, End, Site
 
-IMAGE = "kafkalite"
-ZOOKEEPER_IMAGE = "zookeeper:3.9"
+IMAGE = os.environ.get("KAFKALITE_IMAGE", "kafkalite")
+ZOOKEEPER_IMAGE = os.environ.get("ZOOKEEPER_IMAGE", "zookeeper:3.9")
+"""The images; the environment may name others, as for the compose files."""
 ZOOKEEPER_PORT = 2181
 PORT = 9092
 """Of the listener for clients on this machine."""

@@ -9,9 +9,9 @@ import re
 
 _PYTHON = re.compile(r"^\s*(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt|Warning)): (.+)$", re.MULTILINE)
 _JAVA = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+([A-Z]\w*(?:Exception|Error)): (.+)$", re.MULTILINE)
-_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+?)(?: SQLSTATE: \w+)?$", re.MULTILINE)
+_RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+)$", re.MULTILINE)
+_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
 _NOISE = re.compile(r"^(?:Job aborted|Writing job|Task failed|\[TASK_WRITE_FAILED|\[STREAM_FAILED)")
-_OURS = ("kafkalite.",)
 LONGEST = 500
 
 
@@ -35,5 +35,5 @@ def _traceback(text: str) -> list[str]:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
+    line = " ".join(_STATE.sub("", text).split())
     return line if len(line) <= LONGEST else f"{line[:LONGEST]}…"

@@ -23,7 +23,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, SupportsTriggerAvailableNow
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType
 
-from kafkalite.pipelines.connect.file_entries import Entries, FileLossError, entries_from_json, entries_to_json
+from kafkalite.pipelines.connect.file_entries import FileLossError, entries_from_json, entries_to_json
 from kafkalite.pipelines.connect.growing import FileRange, GrowingFiles, into_tasks, ranges_between, read_range
 from kafkalite.pipelines.connect.joined_lines import JoinedLines
 
@@ -99,7 +99,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         self.options = options
         self._files = GrowingFiles(options.patterns, options.joined, copies=options.copies)
         self._sizes: dict[str, int] | None = None
-        self._latest: Entries = {}
+        self._once = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Every file from its beginning."""
@@ -112,6 +112,9 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next micro-batch ends: ``start`` where there is to be none."""
         known = entries_from_json(start)
+        if self._once and self._sizes is None:
+            # Only now is it known which files there were, whatever they are called today.
+            self._sizes = {identity: seen.size for identity, seen in self._files.look(known).items()}
         most = None if isinstance(limit, ReadAllAvailable) else self.options.max_bytes
         ends = self._files.ends(known, most, self._sizes)
         if not ranges_between(known, ends):
@@ -119,8 +122,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return entries_to_json(ends)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is all that will be read."""
-        self._sizes = {identity: seen.size for identity, seen in self._files.look({}).items()}
+        """What is there at the first look is all that will be read."""
+        self._once = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch."""

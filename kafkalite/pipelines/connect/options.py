@@ -48,7 +48,8 @@ class Records:
 @dataclass(frozen=True)
 class FilesSource:
     """``type = "files"``: ``path`` are patterns of files that grow; ``header``: the first line of a CSV file names its
-    columns; ``max_bytes_per_trigger`` bounds a micro-batch, ``tasks`` how many read at once."""
+    columns; ``max_bytes_per_trigger`` bounds a micro-batch, ``tasks`` how many read at once. ``copies``: what a file
+    loses that is cut (copytruncate) is read from the copy beside it."""
 
     type: Literal["files"]
     path: tuple[str, ...]
@@ -57,6 +58,7 @@ class FilesSource:
     header: bool = False
     max_bytes_per_trigger: str = "16 MB"
     tasks: int = 4
+    copies: bool = False
     fail_on_data_loss: bool = True
     reader: Mapping[str, str] = field(default_factory=dict)
 

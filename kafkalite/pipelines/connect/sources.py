@@ -31,6 +31,7 @@ def read_files(context: Context, source: FilesSource, where: str) -> DataFrame:
         .option("header", str(source.header).lower())
         .option("maxBytesPerTrigger", parse_size(source.max_bytes_per_trigger))
         .option("tasks", source.tasks)
+        .option("copies", str(source.copies).lower())
         .option("failOnDataLoss", str(source.fail_on_data_loss).lower())
         .load()
     )

@@ -1,0 +1,57 @@
+"""Pipelines on the shared Spark and the shared cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from integration.pipelines.postgres import Postgres, postgres
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.pipelines.context import Context
+from kafkalite.pipelines.errors import PipelineError
+from kafkalite.pipelines.failures import summary
+from kafkalite.pipelines.pipeline import parse
+from kafkalite.pipelines.runner import load_job
+
+
+@dataclass(frozen=True)
+class Pipelines:
+    """Runs what a TOML file says, once, in this process; ``folder`` has a folder of state for each name."""
+
+    spark: SparkSession
+    cluster: LocalCluster
+    folder: Path
+
+    def run(self, name: str, tables: str, job: str = "connect") -> None:
+        """All that there is now; the next run of the ``name`` goes on behind it. Raises ``PipelineError``."""
+        head = f'name = "{name}"\njob = "{job}"\ntrigger.once = true\nkafka."bootstrap.servers" = "{self.bootstrap}"\n'
+        pipeline = parse(head + tables, "test.toml")
+        loaded = load_job(pipeline)
+        queries = loaded.module.start(Context(self.spark, pipeline, self.folder / name), loaded.options)
+        for query in queries:
+            try:
+                query.awaitTermination()
+            except Exception as error:
+                raise PipelineError(summary(error)) from error
+
+    @property
+    def bootstrap(self) -> str:
+        """Where the cluster is."""
+        return self.cluster.bootstrap
+
+
+@pytest.fixture
+def pipelines(spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path) -> Pipelines:
+    """Pipelines whose state goes with the test."""
+    return Pipelines(spark, shared_cluster, tmp_path / "state")
+
+
+@pytest.fixture(scope="session")
+def database() -> Iterator[Postgres]:
+    """A PostgreSQL for all tests; each makes databases of its own."""
+    with postgres() as server:
+        yield server

@@ -20,7 +20,7 @@ class ProducerKind(Enum):
     """What a producer was promised."""
 
     PLAIN = "plain"
-    """Everything acknowledged is there, in order (with one request in flight), perhaps more than once."""
+    """Everything acknowledged is there, perhaps more than once; in order, if the producer waits for each answer."""
     IDEMPOTENT = "idempotent"
     """Once, too."""
     TRANSACTIONAL = "transactional"
@@ -48,10 +48,11 @@ class RecordId(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A producer begins."""
+    """A producer begins. ``ordered``: it keeps order by itself, where no sequence numbers do."""
 
     producer: str
     kind: ProducerKind
+    ordered: bool = True
 
 
 class Begun(NamedTuple):

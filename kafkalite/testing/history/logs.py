@@ -88,8 +88,8 @@ class Logs:
                     self._breaches.add(Rule.ONCE, f"{where}: stands at offset {places[record]}, too")
                 continue
             places[record] = offset
-            if sending.doubtful and not producers.once(record.producer):
-                continue  # given up, it may yet come in late: without sequence numbers nobody can tell
+            if not producers.in_order(record):
+                continue
             before, at = last.get(record.producer, (-1, -1))
             if record.number < before:
                 self._breaches.add(Rule.ORDER, f"{where}: comes after number {before} at offset {at}")

@@ -76,14 +76,26 @@ class Producers:
         self.records: dict[RecordId, Sending] = {}
         self.transactions: dict[tuple[str, int], Transaction] = {}
         self._kinds: dict[str, ProducerKind] = {}
+        self._unordered: set[str] = set()
         self._breaches = breaches
 
     def once(self, producer: str) -> bool:
         """Whether its records may be there only once."""
         return self._kinds.get(producer, ProducerKind.PLAIN) is not ProducerKind.PLAIN
 
+    def in_order(self, record: RecordId) -> bool:
+        """Whether it is to stand behind those that were sent before it.
+
+        Of what a producer without sequence numbers has given up nobody can tell when it comes in.
+        """
+        if self.once(record.producer):
+            return True
+        return record.producer not in self._unordered and not self.records[record].doubtful
+
     def started(self, event: Started) -> None:
         self._kinds[event.producer] = event.kind
+        if not event.ordered:
+            self._unordered.add(event.producer)
 
     def begun(self, event: Begun) -> None:
         self._transaction(event.producer, event.transaction)

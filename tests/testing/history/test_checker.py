@@ -80,6 +80,21 @@ def test_what_a_log_may_hold(
     assert {breach.rule for breach in check(history)} == rules
 
 
+@pytest.mark.parametrize(
+    ("started", "first", "rules"),
+    [
+        (Started("p", ProducerKind.PLAIN), Acked(FIRST, "t-0", 1), {Rule.ORDER}),
+        (Started("p", ProducerKind.PLAIN), Unknown(FIRST), set()),
+        (Started("p", ProducerKind.PLAIN, ordered=False), Acked(FIRST, "t-0", 1), set()),
+        (Started("p", ProducerKind.IDEMPOTENT, ordered=False), Unknown(FIRST), {Rule.ORDER}),
+    ],
+)
+def test_who_is_promised_order(started: Started, first: Event, rules: set[Rule]) -> None:
+    history: list[Event] = [started, Sent(FIRST, "t-0"), Sent(SECOND, "t-0"), Acked(SECOND, "t-0", 0), first]
+    history += [Read("reader", READ, "t-0", offset, record) for offset, record in enumerate((SECOND, FIRST))]
+    assert {breach.rule for breach in check(history)} == rules
+
+
 def test_a_reader_that_is_told_that_there_is_nothing_more() -> None:
     sent: list[Event] = [Sent(FIRST, "t-0"), Acked(FIRST, "t-0", 0)]
     other: list[Event] = [Read("other", READ, "t-0", 0, FIRST)]

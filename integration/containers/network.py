@@ -6,6 +6,7 @@ dropped: that proves that a partition was one.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -31,11 +32,14 @@ class Namespace:
             self._iptables("--append", OUTPUT, "--destination", peer, "--jump", "DROP")
 
     def dropped(self) -> int:
-        """Packets dropped since :meth:`heal`."""
+        """Packets that :meth:`drop` has kept away since :meth:`heal`."""
         return self._counted("DROP")
 
     def delayed(self) -> int:
-        """Packets that were made late since :meth:`slow_down` began; only where the kernel has no netem."""
+        """Packets that were made late while :meth:`slow_down` lasts."""
+        if has_netem():
+            sent = re.search(r"qdisc netem.*\n Sent \d+ bytes (\d+) pkt", self._run("tc", "-s", "qdisc", "show"))
+            return int(sent[1]) if sent else 0
         return self._counted("NFQUEUE")
 
     def heal(self) -> None:
@@ -51,11 +55,12 @@ class Namespace:
         """
         if has_netem():
             rule = f"netem delay {delay_ms}ms {jitter_ms}ms loss {loss_percent}%"
-            self._run("tc", "qdisc", "add", "dev", "eth0", "root", *rule.split())
+            device = self._device()
+            self._run("tc", "qdisc", "add", "dev", device, "root", *rule.split())
             try:
                 yield
             finally:
-                self._run("tc", "qdisc", "del", "dev", "eth0", "root")
+                self._run("tc", "qdisc", "del", "dev", device, "root")
             return
         process = subprocess.Popen(
             [*self._enter, sys.executable, delayer.__file__, QUEUE, str(delay_ms), str(jitter_ms)],
@@ -73,6 +78,10 @@ class Namespace:
             self.heal()
             process.terminate()
             process.communicate()
+
+    def _device(self) -> str:
+        """The way out: after the cable was pulled, and plugged in again, it has another name."""
+        return self._run("ip", "-oneline", "-4", "route", "show", "default").split(" dev ")[1].split()[0]
 
     def _counted(self, target: str) -> int:
         rows = [line.split() for line in self._iptables("--list", "--numeric", "--verbose", "--exact").splitlines()]

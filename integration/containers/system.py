@@ -11,6 +11,7 @@ import os
 import re
 import socket
 import subprocess
+import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 from integration.containers.daemon import DockerError, docker
 from integration.containers.network import Namespace
 from integration.harness.wait import wait_for
+from integration.harness.wire import Wire, leaders
 from kafkalite.embedded.probe import ask
 from kafkalite.embedded.znodes import read_znodes
 
@@ -37,7 +39,8 @@ SERVER_SETTINGS = {
     "ZOO_STANDALONE_ENABLED": "false",
     "ZOO_ADMINSERVER_ENABLED": "false",
     "ZOO_4LW_COMMANDS_WHITELIST": "srvr,mntr,cons",
-    "JVMFLAGS": "-Xmx128m",
+    # In an election, who is dead is not waited for longer than that.
+    "JVMFLAGS": "-Xmx128m -Dzookeeper.cnxTimeout=1000",
 }
 BROKER_SETTINGS = {
     "zookeeper.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
@@ -49,7 +52,8 @@ BROKER_SETTINGS = {
     "group.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "false",
     "transaction.state.log.num.partitions": "3",
-    "leader.imbalance.check.interval.seconds": "5",
+    # Whoever took over goes on: so that what the one before says when it comes back can be heard.
+    "auto.leader.rebalance.enable": "false",
     # A disk that is full is to be free again when the ballast goes, not when old segments go.
     "log.retention.ms": "-1",
 }
@@ -176,11 +180,11 @@ class System:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", check=False
         ).stdout
 
-    def zookeeper_leader(self) -> int:
-        """Which server leads the ensemble. Raises ``LookupError`` where none says so."""
-        modes = {server: self.server_state(server).get("Mode", "does not serve") for server in SERVERS}
+    def zookeeper_leader(self, but: int = 0) -> int:
+        """Which server leads the ensemble, not counting ``but``. Raises ``LookupError`` where none says so."""
+        modes = {server: self.server_state(server).get("Mode", "does not serve") for server in SERVERS if server != but}
         for server, mode in modes.items():
-            if mode == "leader" and list(modes.values()).count("follower") >= 1:
+            if mode == "leader" and "follower" in modes.values():
                 return server
         raise LookupError(f"{modes}")
 
@@ -204,6 +208,17 @@ class System:
         path = f"/brokers/ids/{broker}"
         data = read_znodes(self.zookeeper, [path]).get(path)
         return None if data is None else json.loads(data)
+
+    def controller_epoch(self) -> int:
+        """How many controllers there were."""
+        return int(read_znodes(self.zookeeper, ["/controller_epoch"])["/controller_epoch"])
+
+    def round_trip(self, broker: int) -> float:
+        """Seconds between a request and its answer."""
+        with Wire(self.address(broker)) as wire:
+            begun = time.monotonic()
+            leaders(wire, "no-such-topic")
+            return time.monotonic() - begun
 
     def _make_network(self) -> str:
         """The first free one of some private networks; its first three numbers."""

@@ -1,0 +1,97 @@
+"""Faults by real means, under load, in containers: nothing that was promised is broken, whatever is done.
+
+Each run is one history of producers, readers and groups, which the checker judges. ``KAFKALITE_SEED`` repeats an
+earlier one; ``KAFKALITE_SOAK=1`` (``make soak``) runs the long forms, three seeds each.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from integration.conftest import SOAK
+from integration.containers.faults import FAULTS, FULL, Stage
+from integration.containers.system import System
+from integration.containers.workload import Load, judge
+from integration.faults.cluster import create_topic, wait_in_sync
+from integration.faults.disk import small_disk
+from integration.harness.clients import fresh_topic
+
+pytestmark = pytest.mark.kafkalite_only
+PARTITIONS = 3
+DISK_MEGABYTES = 400 if SOAK else 100
+SHORT, LONG = 3_000, 10_000
+"""Records acknowledged in a history, at least."""
+SEEDS = (1, 2, 3)
+LAST_LINES = 25
+
+
+class Place(NamedTuple):
+    """What the faults of a run share."""
+
+    system: System
+    disk: Path
+
+
+@pytest.fixture(scope="module")
+def place(zookeeper_image: str, broker_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """One ensemble and three brokers for all faults, healed in between; one broker's disk is small."""
+    if os.getuid() != 0:
+        pytest.skip("faults of a container's network and disk need root")
+    directory = tmp_path_factory.mktemp("containers")
+    system = System(directory, zookeeper_image, broker_image)
+    with small_disk(system.data_dir(FULL), DISK_MEGABYTES) as disk:
+        try:
+            system.start()
+            yield Place(system, disk)
+        finally:
+            system.close()
+
+
+def run(place: Place, fault: Callable[[Stage], str], seed: int, records: int) -> None:
+    """A history of at least so many acknowledged records, a third of them before the fault and a third during it."""
+    system, begun = place.system, time.monotonic()
+    system.wait_ready()
+    topic = fresh_topic(fault.__name__.replace("_", "-"))
+    create_topic(system, topic, PARTITIONS)
+    load = Load(system, topic, PARTITIONS, str(seed))
+    print(f"\nKAFKALITE_SEED={seed} {fault.__name__}: ", end="", flush=True)
+    try:
+        load.start()
+        load.wait_more(records // 3)
+        seen = fault(Stage(system, load, random.Random(seed), records // 3, place.disk))
+        print(seen, flush=True)
+        system.wait_ready()
+        wait_in_sync(system, topic, PARTITIONS, timeout=120.0)
+        load.wait_more(records // 3)
+        history = load.finish()
+        print(f"  {judge(history)}; {load.acknowledged:,} acknowledged, {time.monotonic() - begun:.1f} s", flush=True)
+    except BaseException:
+        for broker in system.broker_ids:
+            lines = system.logs(system.broker(broker)).splitlines()
+            print(f"---- broker {broker}, the last of {len(lines)} lines", *lines[-LAST_LINES:], sep="\n", flush=True)
+        raise
+    finally:
+        load.close()
+    assert load.acknowledged >= records
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_short(place: Place, fault: Callable[[Stage], str]) -> None:
+    """Each fault once."""
+    run(place, fault, int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30), SHORT)
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_long(place: Place, fault: Callable[[Stage], str], seed: int) -> None:
+    """Each fault with several seeds, and longer."""
+    run(place, fault, seed, LONG)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from integration.harness.clients import fresh_topic
 from integration.harness.wait import wait_for
 from integration.pipelines.reading import json_records
-from integration.pipelines.worker import Worker
+from integration.pipelines.worker import WORKER, Worker
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.pipelines.context import Context
 from kafkalite.pipelines.jobs.alert_rules import AlertRule
@@ -47,7 +47,7 @@ class Figures(NamedTuple):
     """What one record of the topic of figures says (``samples`` is its ``count``); not a number: nothing."""
 
     processes: float
-    samples: int
+    samples: float
     avg: float
     min: float
     max: float
@@ -120,6 +120,7 @@ def sampler(job: Job, processes: Mapping[str, int]) -> Iterator[None]:
     command = [sys.executable, "-m", "kafkalite.pipelines.feeders.metrics", "--bootstrap-server", job.bootstrap]
     command += ["--topic", job.samples, "--interval", "0.5", "--host", "here", "--cluster", "--topics", job.samples]
     command += [f"--process={name}={pid}" for name, pid in processes.items()]
+    command += [f"--match=sleepers={WORKER} {job.samples}"]
     process = subprocess.Popen(command)
     try:
         yield
@@ -129,9 +130,9 @@ def sampler(job: Job, processes: Mapping[str, int]) -> Iterator[None]:
 
 
 def test_brokers_and_processes(job: Job, shared_cluster: LocalCluster) -> None:
-    with Worker() as hoarder, Worker() as burner, Worker() as sleeper:
+    with Worker() as hoarder, Worker() as burner, Worker(WORKER, job.samples) as sleeper:
         brokers = {f"broker-{number}:brokers": shared_cluster.pid(number) for number in shared_cluster.broker_ids}
-        workers = {"hoarder:workers": hoarder.pid, "burner:workers": burner.pid, "sleeper": sleeper.pid}
+        workers = {"hoarder:workers": hoarder.pid, "burner:workers": burner.pid}
         with sampler(job, {**brokers, **workers}):
             with job.running():
                 hoarder.do(f"hold {HELD}")
@@ -152,7 +153,12 @@ def test_brokers_and_processes(job: Job, shared_cluster: LocalCluster) -> None:
     assert_same_figures(found_figures(job), expected_figures(taken))
     assert job.told(MEMORY) == expected_alerts(taken, MEMORY, "hoarder")
     assert job.told(CPU) == expected_alerts(taken, CPU, "burner")
-    assert {one["process"] for one in taken} >= {"broker-1", "sleeper", f"topic.{job.samples}", "broker.1"}
+    assert {one["process"] for one in taken} >= {
+        "broker-1",
+        f"sleepers-{sleeper.pid}",
+        f"topic.{job.samples}",
+        "broker.1",
+    }
 
 
 def seconds(text: str) -> float:

@@ -7,6 +7,8 @@ import sys
 import time
 from types import TracebackType
 
+WORKER = "integration.pipelines.worker"
+
 
 def main() -> None:
     """One command a line; each is answered when it is done."""
@@ -25,7 +27,7 @@ def main() -> None:
 class Worker:
     """Such a process, or one of another ``module`` with other commands, from the test's side."""
 
-    def __init__(self, module: str = "integration.pipelines.worker", *arguments: str) -> None:
+    def __init__(self, module: str = WORKER, *arguments: str) -> None:
         command = [sys.executable, "-m", module, *arguments]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.pid = self._process.pid

@@ -25,6 +25,8 @@ DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
+    # Of Parquet files: without it, others than Spark read times without a zone.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Of every query with state, for as long as its checkpoint lives.
     "spark.sql.shuffle.partitions": "8",
     "spark.python.daemon.module": "kafkalite.spark.daemon",

@@ -154,12 +154,31 @@ def test_micro_batches_are_whole_transactions_and_can_be_had_again(server: Postg
         assert captured.slot.next_end(captured._done, 100, stop) == captured._done
 
 
+def test_what_others_write_is_passed_over(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the database would keep its log while nobody changes the table, and each look would read all of it."""
+    with Captured(server, "quiet") as captured:
+        captured.first_copy()
+        begun = captured.slot.next_end(captured._done, 100)
+        assert captured.slot.quiet_end(begun) == begun, "not worth a step"
+        captured.sql("CREATE TABLE noise AS SELECT n, md5(n::text) FROM generate_series(1, 10000) n")
+        monkeypatch.setattr("kafkalite.pipelines.changes.postgres.QUIET", 100_000)
+        stop = captured.slot.end_of_log()
+        assert captured.slot.quiet_end(begun, stop) == stop
+        quiet = captured.slot.quiet_end(begun)
+        assert stop <= quiet
+        captured.slot.advance(quiet)
+        captured._done = quiet
+        captured.sql("INSERT INTO things VALUES (1, 'x')")
+        assert captured.slot.quiet_end(begun) == begun, "something has come"
+        assert captured.capture() == 1
+
+
 def test_a_slot_in_use_is_waited_for(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server process of a reader that was killed may hold it for a while."""
     with Captured(server, "busy") as captured:
         captured.first_copy()
         statement = captured._connection.execute
-        refused = []
+        refused: list[Any] = []
 
         def execute(*arguments: Any) -> Any:
             if len(refused) < 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,18 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from integration.conftest import SOAK
-from integration.pipelines.films import Films, hit_rate, split
+from integration.pipelines.films import Films, Scores, hit_rate, split
 from integration.pipelines.reading import records
 from integration.spark.topics import new_topic
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.pipelines.context import Context
-from kafkalite.pipelines.feeders.ratings import movielens, send
+from kafkalite.pipelines.feeders.ratings import main, movielens, send
 from kafkalite.pipelines.jobs.suggestions import Options, start
 from kafkalite.pipelines.pipeline import Pipeline, Trigger
 
-PARTS = 8 if SOAK else 4
+PARTS = 8 if SOAK else 3
 """Micro-batches, each in a run of its own."""
-PEOPLE = 700 if SOAK else 400
+PEOPLE = 700 if SOAK else 250
 Suggested = dict[str, list[dict[str, Any]]]
 
 
@@ -46,9 +47,8 @@ def read(cluster: LocalCluster, topic: str) -> list[tuple[str, list[dict[str, An
     return found
 
 
-def check(films: Films, user: str, items: list[dict[str, Any]], count: int) -> None:
+def check(scores: Scores, user: str, items: list[dict[str, Any]], count: int) -> None:
     """These are the best for ``user``, with their scores, as far as sums of floats can say."""
-    scores = films.scores(user)
     assert len(items) == len({each["item"] for each in items}) == min(count, len(scores)), user
     for each in items:
         assert each["score"] == pytest.approx(scores.pop(each["item"]), abs=2e-6), user
@@ -78,12 +78,12 @@ def test_suggestions_as_ratings_arrive(
         for each in some:
             films.rate(each)
         found = read(shared_cluster, answers)
-        told = Counter(user for user, _ in found)
-        assert told - seen == Counter({each.user: 1 for each in some if films.scores(each.user)})
+        told, last = Counter(user for user, _ in found), Suggested(found)
+        scores = {user: films.scores(user) for user in {each.user for each in some}}
+        assert told - seen == Counter(user for user, of_user in scores.items() if of_user), "once for each who rated"
+        for user in told - seen:
+            check(scores[user], user, last[user], options.count)
         seen = told
-        last = Suggested(found)
-        for user in {each.user for each in some} & last.keys():
-            check(films, user, last[user], options.count)
 
     ours = hit_rate({user: [each["item"] for each in items] for user, items in last.items()}, later)
     popular = hit_rate({user: films.most_popular(user, options.count) for user in last}, later)
@@ -103,3 +103,11 @@ def fail_to_write(patch: pytest.MonkeyPatch, *, after: bool) -> None:
         raise RuntimeError("the power is gone")
 
     patch.setattr(Context, "write_once", fail)
+
+
+def test_the_command_that_sends_ratings(shared_cluster: LocalCluster, capsys: pytest.CaptureFixture[str]) -> None:
+    topic = new_topic(shared_cluster, "ratings")
+    assert main(["--bootstrap-server", shared_cluster.bootstrap, "--topic", topic, "--count", "50"]) == 0
+    assert capsys.readouterr().out == f"50 ratings sent to topic {topic}\n"
+    sent = [(key, json.loads(value or b"")) for key, value in records(shared_cluster.bootstrap, topic)]
+    assert sent == [(each.user.encode(), asdict(each)) for each in movielens()[:50]]

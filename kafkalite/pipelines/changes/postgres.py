@@ -27,6 +27,8 @@ SLOT_TIMEOUT = 60.0
 _IN_USE = "55006"
 FETCH = 5_000
 """Rows of a table at a time."""
+QUIET = 16 << 20
+"""Bytes of the log, with nothing of the table, that are passed over in a step."""
 
 
 def connect(url: str, *, autocommit: bool = True) -> Any:
@@ -124,8 +126,19 @@ class Slot:
         return None if text is None else parse_position(text)
 
     def end_of_log(self) -> int:
-        """Where the log ends now."""
-        return parse_position(self._value("SELECT pg_current_wal_flush_lsn()"))
+        """Where the log ends now: behind a record, and all before it is on disk, and so can be read."""
+        end = parse_position(self._value("SELECT pg_current_wal_insert_lsn()"))
+        self._value("SELECT pg_logical_emit_message(true, 'kafkalite', '')")
+        return end
+
+    def quiet_end(self, start: int, stop: int | None = None) -> int:
+        """How far behind ``start`` nothing has come, if that is far: PostgreSQL may forget what others wrote. Otherwise
+        ``start``. Not behind ``stop``, which is an :meth:`end_of_log`."""
+        end = parse_position(self._value("SELECT pg_current_wal_insert_lsn()")) if stop is None else stop
+        if end - start < QUIET:
+            return start
+        end = self.end_of_log() if stop is None else stop
+        return end if self.next_end(start, 1, end) == start else start
 
     def changes(self, start: int, end: int) -> Iterator[Transaction]:
         """The transactions committed behind ``start``, up to ``end``."""

@@ -99,7 +99,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
                 f"the slot '{slot.name}' begins at {format_position(kept_from)}, behind {start['position']}: {_ANEW}"
             )
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 1 << 30
-        return {"position": format_position(slot.next_end(begun, most, self._stop))}
+        end = slot.next_end(begun, most, self._stop)
+        return {"position": format_position(end if end > begun else slot.quiet_end(begun, self._stop))}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is in the log now is all that will be read."""

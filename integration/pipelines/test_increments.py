@@ -1,0 +1,34 @@
+"""A table that micro-batches add to, some of them twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from kafkalite.pipelines.increments import Increments
+from kafkalite.pipelines.jobs.suggestions import PAIRS, total
+
+EVERY = 3
+
+
+def test_each_micro_batch_counts_once(spark: SparkSession, tmp_path: Path) -> None:
+    """Cut short before or after it was written, and begun anew with other rows: the last time counts. The folder does
+    not grow with the number of micro-batches."""
+    table = Increments(spark, str(tmp_path / "pairs"), PAIRS, total, every=EVERY)
+    wanted: Counter[tuple[str, str]] = Counter()
+
+    def there(number: int) -> dict[tuple[str, str], int]:
+        return {(row.item, row.other): row.together for row in table.before(number).collect()}
+
+    for number in range(2 * EVERY + 2):
+        assert there(number) == wanted
+        for attempt in range(2):
+            rows = [("a", "b", 1), ("a", str(number + attempt), 2)]
+            table.add(number, spark.createDataFrame(rows, PAIRS))
+            assert there(number) == wanted, "nobody sees it before it is done"
+        wanted.update({("a", "b"): 1, ("a", str(number + 1)): 2})
+    assert there(number + 1) == wanted
+    folders = sorted(path.name.replace("-00000000", "-") for path in (tmp_path / "pairs").iterdir())
+    assert folders == ["more-03", "more-04", "more-06", "more-07", "whole-02", "whole-05"]

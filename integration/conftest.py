@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from integration.harness.java import kafka_launcher
+from integration.harness.stranger import make_environment
 from integration.harness.tree import Tree
 from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launcher
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
@@ -146,3 +147,9 @@ def tree(cluster: LocalCluster) -> Iterator[Tree]:
     """ZooKeeper as the module's ``cluster`` sees it."""
     with Tree(cluster.zookeeper) as tree:
         yield tree
+
+
+@pytest.fixture(scope="session")
+def stranger_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment that has ``kafkalite[testing]`` from the built wheel, and nothing else."""
+    return make_environment(tmp_path_factory.mktemp("stranger"), "testing")

@@ -16,6 +16,7 @@ import pytest
 
 if TYPE_CHECKING:
     from kafkalite.testing.cluster import KafkaliteCluster
+    from kafkalite.testing.containers import KafkaliteContainer
 
 LOG_LINES = 40
 MARKER = "kafkalite"
@@ -65,6 +66,24 @@ def kafkalite_cluster(
         raise pytest.UsageError(f"@pytest.mark.{MARKER} takes brokers and overrides, not {', '.join(wanted)}")
     with _cluster(tmp_path / "kafkalite", kafkalite_zookeeper, brokers, overrides) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def kafkalite_session_container() -> Iterator[KafkaliteContainer]:
+    """A broker in a container, and its ZooKeeper in another, that all tests share."""
+    from kafkalite.testing.containers import KafkaliteContainer
+
+    with KafkaliteContainer() as container:
+        yield container
+
+
+@pytest.fixture
+def kafkalite_container() -> Iterator[KafkaliteContainer]:
+    """The same for one test alone, to be harmed at will."""
+    from kafkalite.testing.containers import KafkaliteContainer
+
+    with KafkaliteContainer() as container:
+        yield container
 
 
 @pytest.hookimpl(wrapper=True)

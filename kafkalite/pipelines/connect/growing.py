@@ -15,6 +15,7 @@ import glob
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import IntEnum
 from typing import BinaryIO
 
 from kafkalite.pipelines.connect.file_entries import (
@@ -71,15 +72,24 @@ def first_line_end(file: BinaryIO, start: int, end: int) -> int:
     return start
 
 
+class Rank(IntEnum):
+    """Of files that were written last at the same time (times have a grain), which is the oldest."""
+
+    COPY = 0
+    KNOWN = 1
+    NEW = 2
+
+
 @dataclass(frozen=True)
 class Seen:
-    """One file at one look: where it is to be read from, its size, whether it grows no more for now, and whether it is
-    read in the place of one that was cut."""
+    """One file at one look: where it is to be read from, its size, when it was written last, and whether it grows no
+    more for now. A copy is read in the place of what was cut."""
 
     entry: Entry
     size: int
-    is_quiet: bool = False
-    is_copy: bool = False
+    modified: float
+    rank: Rank
+    is_quiet: bool = True
 
 
 class GrowingFiles:
@@ -93,39 +103,47 @@ class GrowingFiles:
         self._cut: set[tuple[str, int]] = set()
 
     def look(self, known: Mapping[str, Entry]) -> dict[str, Seen]:
-        """Every file that is there: the oldest first, a copy before what it was made of."""
-        found: list[tuple[float, int, str, Seen]] = []
-        seen: set[str] = set()
-
-        def add(identity: str, file: BinaryIO, entry: Entry, before: float | None = None) -> None:
-            status = os.fstat(file.fileno())
-            quiet = self._joined is None or self._joined.is_quiet(status.st_mtime)
-            time = status.st_mtime if before is None else min(status.st_mtime, before)
-            # Times have a grain: of what was written within one, copies are the oldest, and what is new the youngest.
-            rank = 0 if before is not None else 1 if identity in known else 2
-            seen.add(identity)
-            found.append((time, rank, identity, Seen(entry, status.st_size, quiet, is_copy=rank == 0)))
-
+        """Every file that is to be read: the oldest first, a copy before what it was made of."""
+        found: dict[str, Seen] = {}
+        cut: list[tuple[Entry, float]] = []
         for identity, path in self._candidates(known):
-            file = open_file(identity, path) if identity not in seen else None
+            file = open_file(identity, path) if identity not in found else None
             if file is None:
                 continue
             with file:
                 before = known.get(identity)
-                if before is None and self._copies and looks_like_copy(path, file, known.values()):
-                    continue
                 entry = self._entry(identity, before or Entry(path), file)
-                add(identity, file, entry)
-                time = os.fstat(file.fileno()).st_mtime
-            lost = before if before is not None and entry.round != before.round else None
-            copy = find_copy(lost, lost.position) if lost and self._copies else None
-            if lost and copy:
-                with open(copy, "rb") as file:
-                    identity = identity_of(os.fstat(file.fileno()))
-                    if identity not in known and identity not in seen:
-                        add(identity, file, replace(lost, path=copy, round=0, begin=lost.position), time)
-        found.sort(key=lambda each: each[:3])
-        return {identity: one for _, _, identity, one in found}
+                begins = before is None or entry.round != before.round
+                if begins and self._copies and looks_like_copy(file.name, file, known.values()):
+                    continue
+                found[identity] = self._seen(file, entry, Rank.KNOWN if before else Rank.NEW)
+                if begins and before is not None and self._copies:
+                    cut.append((before, found[identity].modified))
+        for before, modified in cut:
+            copy = self._copy_of(before, modified, known)
+            if copy is not None:
+                found.setdefault(*copy)
+        return dict(sorted(found.items(), key=lambda each: (each[1].modified, each[1].rank, each[0])))
+
+    def _seen(self, file: BinaryIO, entry: Entry, rank: Rank) -> Seen:
+        status = os.fstat(file.fileno())
+        quiet = self._joined is None or self._joined.is_quiet(status.st_mtime)
+        return Seen(entry, status.st_size, status.st_mtime, rank, quiet)
+
+    def _copy_of(self, cut: Entry, modified: float, known: Mapping[str, Entry]) -> tuple[str, Seen] | None:
+        """What holds the rest of a file that was cut, and written last at ``modified``."""
+        name = find_copy(cut, cut.position)
+        if name is None:
+            return None
+        try:
+            with open(name, "rb") as file:
+                identity = identity_of(os.fstat(file.fileno()))
+                # Where an older copy was, which is known: another file all the same.
+                round_ = known[identity].round + 1 if identity in known else 0
+                seen = self._seen(file, replace(cut, path=name, round=round_, begin=cut.position), Rank.COPY)
+        except OSError:
+            return None
+        return identity, replace(seen, modified=min(seen.modified, modified))
 
     def ends(self, known: Mapping[str, Entry], most: int | None, sizes: Mapping[str, int] | None = None) -> Entries:
         """``known`` moved on by whole lines, of ``most`` bytes altogether (one line at least), and up to ``sizes``
@@ -134,7 +152,7 @@ class GrowingFiles:
         left = most
         for identity, seen in self.look(known).items():
             entry = seen.entry
-            limit = seen.size if sizes is None or seen.is_copy else min(seen.size, sizes.get(identity, 0))
+            limit = seen.size if sizes is None or seen.rank is Rank.COPY else min(seen.size, sizes.get(identity, 0))
             end = entry.position
             file = open_file(identity, entry.path) if limit > entry.position and left != 0 else None
             if file is not None:
@@ -145,10 +163,10 @@ class GrowingFiles:
                 if left is not None:
                     left = max(0, left - (end - entry.position))
                 moved[identity] = replace(entry, position=end, head=head)
-            elif identity in known:
+            elif identity in known and seen.rank is not Rank.COPY:
                 # A file that was cut and has no line yet stays what it was: nothing has changed that could be read.
                 moved[identity] = known[identity]
-            elif seen.is_copy and left != 0:
+            elif seen.rank is Rank.COPY and left != 0:
                 # Read to its end already, before it was a copy: not a new file.
                 moved[identity] = entry
         return moved

@@ -50,7 +50,8 @@ class Options:
     file's last record is sent once nothing was written for ``settle``, or when the next one begins.
     ``topic`` gets the records; it is created, where it is not there, with ``partitions``. ``archive`` is a folder for
     Parquet files of it, in folders ``date=2026-03-01/hour=13`` by the records' own times (UTC), for those without by
-    when they came into the topic; empty: no archive.
+    when they came into the topic; empty: no archive. Lines that are gone before they were read stop the pipeline,
+    unless ``fail_on_data_loss`` is false.
     """
 
     files: tuple[str, ...] = ()
@@ -61,6 +62,7 @@ class Options:
     topic: str = "logs"
     partitions: int = 3
     archive: str = ""
+    fail_on_data_loss: bool = True
 
     def __post_init__(self) -> None:
         if not self.files and not self.archive:
@@ -97,6 +99,7 @@ def read_files(context: Context, options: Options) -> DataFrame:
         .option("copies", "true")
         .option("continues", CONTINUATION)
         .option("settle", str(seconds(options.settle)))
+        .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
         .load()
     )
 

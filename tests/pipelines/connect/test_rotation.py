@@ -81,6 +81,22 @@ def test_a_copy_of_what_was_read_is_not_read(tmp_path: Path, pattern: str) -> No
 
 
 @PATTERNS
+def test_a_copy_in_the_place_of_an_older_one(tmp_path: Path, pattern: str) -> None:
+    tail = Tail(tmp_path, pattern)
+    tail.write("a long line\n")
+    tail.read()
+    tail.copy_and_truncate()
+    tail.write("1\n")
+    assert tail.read() == "1\n"
+    tail.write("2\n")
+    tail.write("3\n")
+    tail.copy_and_truncate()
+    tail.write("4\n")
+    assert tail.read() == "2\n3\n4\n"
+    assert tail.read() == ""
+
+
+@PATTERNS
 def test_a_limit_between_the_copy_and_the_file(tmp_path: Path, pattern: str) -> None:
     tail = Tail(tmp_path, pattern)
     tail.write("1\n")

@@ -22,6 +22,19 @@ log = logging.getLogger(__name__)
 TIMEOUT = 15.0
 """Seconds for the cluster to answer."""
 
+# librdkafka's names of settings → kafka-python's.
+_PYTHON_NAMES: Mapping[str, str] = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+
 
 class Figures(NamedTuple):
     """In the order of a sample's fields."""
@@ -39,15 +52,11 @@ class ClusterFigures:
 
     def __init__(self, settings: Mapping[str, str], topics: str = "") -> None:
         from confluent_kafka.admin import AdminClient
-        from kafka.admin import KafkaAdminClient
 
+        self._settings = settings
         self._wanted = re.compile(topics)
         self._admin = AdminClient({**settings, "log_level": 0})
-        # The one request that librdkafka does not have.
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)
-        self._log_dirs: Any = KafkaAdminClient(
-            bootstrap_servers=settings["bootstrap.servers"].split(","), client_id="kafkalite-metrics"
-        )
+        self._log_dirs: Any = None
 
     def figures(self) -> Iterator[Figures]:
         """One round."""
@@ -107,6 +116,8 @@ class ClusterFigures:
                 yield Figures(host, f"group.{name}", "groups", {}, {"lag": sum(lags)})
 
     def _brokers(self, host: str, brokers: list[int]) -> Iterator[Figures]:
+        if self._log_dirs is None:
+            self._log_dirs = self._log_dirs_client()
         for described in self._log_dirs.describe_log_dirs(None, brokers):
             size = sum(
                 partition["partition_size"]
@@ -115,3 +126,12 @@ class ClusterFigures:
                 for partition in topic["partitions"]
             )
             yield Figures(host, f"broker.{described['broker']}", "brokers", {}, {"log_bytes": size})
+
+    def _log_dirs_client(self) -> Any:
+        """Librdkafka has not this one request."""
+        from kafka.admin import KafkaAdminClient
+
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
+        security = {_PYTHON_NAMES[name]: value for name, value in self._settings.items() if name in _PYTHON_NAMES}
+        servers = self._settings["bootstrap.servers"].split(",")
+        return KafkaAdminClient(bootstrap_servers=servers, client_id="kafkalite-metrics", **security)

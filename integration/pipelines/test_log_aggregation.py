@@ -1,0 +1,287 @@
+"""The job *log aggregation*, run as people run it, over logs that really rotate, and killed; against the ledgers.
+
+``KAFKALITE_SEED`` repeats the moments of an earlier run; ``KAFKALITE_SOAK=1`` (``make soak``) kills it ten times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset
+import pytest
+from confluent_kafka import Consumer, KafkaException
+
+from integration.conftest import SOAK
+from integration.harness.clients import fresh_topic
+from integration.harness.wait import wait_for
+from integration.pipelines.worker import Worker
+from kafkalite.embedded.cluster import LocalCluster
+
+SEED = int(os.environ.get("KAFKALITE_SEED", random.randrange(1_000_000)))
+TIMEOUT = 300
+TOGETHER = 300
+"""Records in each of a host's logs from one step of the test to the next: each of them rotates some."""
+FIELDS = ("timestamp", "host", "process", "level", "message", "logger")
+Fields = dict[str, Any]
+
+
+class Pipeline:
+    """``kafkalite pipeline run`` of a file in ``folder``, in processes that may be killed."""
+
+    def __init__(self, folder: Path, cluster: LocalCluster, topic: str) -> None:
+        self.folder = folder
+        self.archive = folder / "archive"
+        self._output = folder / "run.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        patterns = [str(folder / "hosts/*/*.log*"), str(cluster.directory / "broker-*/broker.log")]
+        (folder / "logs.toml").write_text(f"""
+            name = "{topic}"
+            job = "log-aggregation"
+            kafka."bootstrap.servers" = "{cluster.bootstrap}"
+            [spark]
+            master = "local[2]"
+            "spark.driver.memory" = "512m"
+            "spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+            [options]
+            files = {json.dumps(patterns)}
+            origin = '/(?P<host>[^/]+)/(?P<process>\\w+)\\.log[^/]*$'
+            settle = "1 second"
+            topic = "{topic}"
+            archive = "{self.archive}"
+        """)
+
+    def start(self) -> None:
+        """Where it was killed."""
+        command = [sys.executable, "-m", "kafkalite.cli.main", "pipeline", "run", str(self.folder / "logs.toml")]
+        with self._output.open("ab") as output:
+            self._process = subprocess.Popen(
+                [*command, "--state", str(self.folder / "state")],
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
+
+    def check(self) -> None:
+        """It runs."""
+        assert self._process is not None and self._process.poll() is None, self._output.read_text()[-3000:]
+
+    def stop(self) -> None:
+        """As people do."""
+        assert self._process is not None
+        self._process.terminate()
+        assert self._process.wait(120) == 0, self._output.read_text()[-3000:]
+
+    def kill(self) -> None:
+        """Everything at once (-9); it may have ended."""
+        if self._process is not None and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+class Group:
+    """A consumer group of one member or several, and what it has read."""
+
+    def __init__(self, bootstrap: str, topic: str, name: str, members: int) -> None:
+        self.records: dict[int, list[Fields]] = defaultdict(list)
+        settings: dict[str, str | bool] = {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"{topic}-{name}",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+        }
+        self._members = [Consumer(settings) for _ in range(members)]
+        for member in self._members:
+            member.subscribe([topic])
+
+    def read(self) -> list[Fields]:
+        """All that has come so far, each partition in its order."""
+        for member in self._members:
+            while messages := member.consume(500, timeout=0.3):
+                for message in messages:
+                    if message.error():
+                        raise KafkaException(message.error())
+                    self.records[message.partition() or 0].append(json.loads(message.value() or b""))
+                member.commit(asynchronous=False)
+        return [record for _, records in sorted(self.records.items()) for record in records]
+
+    def close(self) -> None:
+        """No more."""
+        for member in self._members:
+            member.close()
+
+
+@contextmanager
+def hosts(folder: Path) -> Iterator[list[Worker]]:
+    """Two of them."""
+    folders = [folder / "hosts" / name for name in ("web-1", "web-2")]
+    for each in folders:
+        each.mkdir(parents=True)
+    first, second = (Worker("integration.pipelines.log_writer", str(each)) for each in folders)
+    with first, second:
+        yield [first, second]
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name of the test's own."""
+    return fresh_topic("logs")
+
+
+@pytest.fixture
+def pipeline(shared_cluster: LocalCluster, topic: str, tmp_path: Path) -> Iterator[Pipeline]:
+    """The job, not yet started."""
+    pipeline = Pipeline(tmp_path, shared_cluster, topic)
+    yield pipeline
+    pipeline.kill()
+
+
+@pytest.mark.parametrize(
+    "kills",
+    [
+        1,
+        pytest.param(
+            10, marks=[pytest.mark.soak, pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")]
+        ),
+    ],
+)
+def test_every_line_once(pipeline: Pipeline, shared_cluster: LocalCluster, topic: str, kills: int) -> None:
+    print(f"\nKAFKALITE_SEED={SEED}: {kills} kills", flush=True)
+    chance = random.Random(SEED)
+    with hosts(pipeline.folder) as writers:
+
+        def write() -> None:
+            for writer in writers:
+                writer.do(f"write {TOGETHER}")
+
+        write()
+        pipeline.start()
+        watching = Group(shared_cluster.bootstrap, topic, "watching", 1)
+        wait_until_read(pipeline, watching, ledgers(pipeline.folder)[:1])
+        for _ in range(kills):
+            write()
+            time.sleep(chance.uniform(0, 2))
+            pipeline.kill()
+            write()
+            pipeline.start()
+        write()
+        brokers = broker_records(shared_cluster)
+        wait_until_read(pipeline, watching, [*ledgers(pipeline.folder), *brokers])
+        wait_for(lambda: len(archived(pipeline)) >= len(watching.read()), "the archive", TIMEOUT)
+        pipeline.stop()
+    read = watching.read()
+    assert_in_order(read, [*ledgers(pipeline.folder), *brokers])
+    assert_positions(read)
+    indexing = Group(shared_cluster.bootstrap, topic, "indexing", 2)
+    wait_for(lambda: len(indexing.read()) >= len(read), "the other group", TIMEOUT)
+    assert indexing.records == watching.records
+    rows = archived(pipeline)
+    assert sorted(map(identity, rows)) == sorted(map(identity, read))
+    assert_archived_by_time(rows)
+    for group in (watching, indexing):
+        group.close()
+
+
+def wait_until_read(pipeline: Pipeline, group: Group, expected: Sequence[Fields]) -> None:
+    """Until ``group`` has seen so many, and the last of them."""
+
+    def all_there() -> bool:
+        pipeline.check()
+        return {identity(record) for record in expected} <= {identity(record) for record in group.read()}
+
+    wait_for(all_there, f"{len(expected)} records", TIMEOUT, interval=1)
+
+
+def ledgers(folder: Path) -> list[Fields]:
+    """What the hosts noted of what they wrote."""
+    files = sorted(folder.glob("hosts/*/ledger.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def broker_records(cluster: LocalCluster) -> list[Fields]:
+    """What the brokers' logs have now: each record begins with its time in brackets."""
+    found: list[Fields] = []
+    for broker_id in cluster.broker_ids:
+        for line in cluster.log_file(broker_id).read_text().splitlines():
+            if not line.startswith("["):
+                found[-1]["message"] += f"\n{line}"
+                continue
+            time, _, rest = line[1:].partition("] ")
+            level, _, rest = rest.partition(" ")
+            message, _, logger = rest.rpartition(" (")
+            found.append(
+                {
+                    "timestamp": time.replace(" ", "T").replace(",", ".") + "Z",
+                    "host": f"broker-{broker_id}",
+                    "process": "broker",
+                    "level": level.replace("WARNING", "WARN").replace("CRITICAL", "FATAL"),
+                    "message": message,
+                    "logger": logger.removesuffix(")"),
+                }
+            )
+    return found
+
+
+def identity(record: Fields) -> str:
+    """All that a record says but where it stood, as one text."""
+    return json.dumps([record[name] for name in FIELDS])
+
+
+def by_source(records: Iterable[Fields]) -> dict[tuple[str, str], list[str]]:
+    """Host and process → its records in their order."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for record in records:
+        found[record["host"], record["process"]].append(identity(record))
+    return found
+
+
+def assert_in_order(read: Sequence[Fields], expected: Sequence[Fields]) -> None:
+    """Each record once and in the order in which it was written; the brokers write on meanwhile."""
+    found, written = by_source(read), by_source(expected)
+    assert found.keys() == written.keys()
+    for source, records in written.items():
+        seen = found[source][: len(records)] if source[1] == "broker" else found[source]
+        assert seen == records, source
+
+
+def assert_positions(read: Sequence[Fields]) -> None:
+    """At a record's position in its file stands the record. (The brokers' files do not rotate.)"""
+    for record in read:
+        if record["process"] == "broker":
+            with open(record["file"], "rb") as file:
+                file.seek(record["position"])
+                assert record["message"].partition("\n")[0] in file.readline().decode()
+
+
+def archived(pipeline: Pipeline) -> list[Fields]:
+    """The rows of all Parquet files, times as in the topic."""
+    if not pipeline.archive.exists():
+        return []
+    partitioning = pyarrow.dataset.partitioning(
+        pyarrow.schema([("date", pyarrow.string()), ("hour", pyarrow.string())]), flavor="hive"
+    )
+    rows: list[Fields] = pyarrow.dataset.dataset(pipeline.archive, partitioning=partitioning).to_table().to_pylist()
+    for row in rows:
+        time: datetime | None = row["timestamp"]
+        row["timestamp"] = time and time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return rows
+
+
+def assert_archived_by_time(rows: Sequence[Fields]) -> None:
+    """Each in the folder of its hour."""
+    assert len({(row["date"], row["hour"]) for row in rows}) > 2
+    for row in rows:
+        if row["timestamp"]:
+            assert row["timestamp"].startswith(f"{row['date']}T{row['hour']}:")

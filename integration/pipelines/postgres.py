@@ -22,7 +22,7 @@ _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "wal_level": "logical",
     "max_wal_senders": "4",
-    "max_replication_slots": "8",
+    "max_replication_slots": "32",
     "fsync": "off",  # what dies in the tests is processes, not the machine
     "shared_buffers": "16MB",
     "autovacuum": "off",

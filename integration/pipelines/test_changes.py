@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from integration.pipelines.postgres import Postgres, postgres
+from integration.pipelines.postgres import Postgres
 from kafkalite.pipelines.changes.copy import CopyLostError, TableCopy, TopicRow
 from kafkalite.pipelines.changes.postgres import Slot, Table, connect, find_table, rows
 from kafkalite.pipelines.changes.records import Record, change_records, row_record
@@ -34,13 +33,6 @@ INSERT INTO things VALUES
     (3, '3', NULL, NULL, NULL, NULL, 1e300, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 """
 ALL = 'SELECT * FROM things ORDER BY id, "Second key"'
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    """One PostgreSQL; each test has databases of its own."""
-    with postgres() as server:
-        yield server
 
 
 class Captured:
@@ -106,9 +98,9 @@ def keys(records: list[Record]) -> list[tuple[int, bool]]:
     return [(json.loads(record.key)["id"], record.value is not None) for record in records]
 
 
-def test_all_kinds_of_values_and_keys_that_change(server: Postgres) -> None:
+def test_all_kinds_of_values_and_keys_that_change(database: Postgres) -> None:
     """They come out as they went in, large values that an update leaves alone among them."""
-    with Captured(server, "kinds") as captured:
+    with Captured(database, "kinds") as captured:
         captured.sql(ROWS)
         captured.first_copy()
         assert captured.capture() in (0, 1), "the first copy may have a transaction that the slot tells of, too"
@@ -122,17 +114,17 @@ def test_all_kinds_of_values_and_keys_that_change(server: Postgres) -> None:
             *((1, False), (11, True), (4, False), (14, True)),
             *((11, True), (14, True)),
         ]
-        second = server.create("kinds_copy")
-        server.sql(TABLE, "kinds_copy")
+        second = database.create("kinds_copy")
+        database.sql(TABLE, "kinds_copy")
         copy = TableCopy(second, "things", "topic")
         generation = copy.begin()
         for end in (2, 5, len(captured.records)):
             copy.apply(generation, captured.in_topic()[:end])
-        assert server.sql(ALL, "kinds_copy") == captured.sql(ALL)
+        assert database.sql(ALL, "kinds_copy") == captured.sql(ALL)
 
 
-def test_micro_batches_are_whole_transactions_and_can_be_had_again(server: Postgres) -> None:
-    with Captured(server, "batches") as captured:
+def test_micro_batches_are_whole_transactions_and_can_be_had_again(database: Postgres) -> None:
+    with Captured(database, "batches") as captured:
         captured.first_copy()
         for number in range(10):
             captured.sql(f"INSERT INTO things SELECT n, 'x' FROM generate_series({number * 10}, {number * 10 + 4}) n")
@@ -154,9 +146,9 @@ def test_micro_batches_are_whole_transactions_and_can_be_had_again(server: Postg
         assert captured.slot.next_end(captured._done, 100, stop) == captured._done
 
 
-def test_what_others_write_is_passed_over(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_write_is_passed_over(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the database would keep its log while nobody changes the table, and each look would read all of it."""
-    with Captured(server, "quiet") as captured:
+    with Captured(database, "quiet") as captured:
         captured.first_copy()
         begun = captured.slot.next_end(captured._done, 100)
         assert captured.slot.quiet_end(begun) == begun, "not worth a step"
@@ -173,9 +165,17 @@ def test_what_others_write_is_passed_over(server: Postgres, monkeypatch: pytest.
         assert captured.capture() == 1
 
 
-def test_a_slot_in_use_is_waited_for(server: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slot_of_another_database(database: Postgres) -> None:
+    """Their names are the server's."""
+    with Captured(database, "one") as captured, connect(database.create("another")) as connection:
+        connection.execute(TABLE)
+        with pytest.raises(PipelineError, match='"slot_one" already exists'):
+            Slot(connection, captured.slot.name).set_up(find_table(connection, "things"))
+
+
+def test_a_slot_in_use_is_waited_for(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server process of a reader that was killed may hold it for a while."""
-    with Captured(server, "busy") as captured:
+    with Captured(database, "busy") as captured:
         captured.first_copy()
         statement = captured._connection.execute
         refused: list[Any] = []
@@ -192,9 +192,9 @@ def test_a_slot_in_use_is_waited_for(server: Postgres, monkeypatch: pytest.Monke
         assert len(refused) == 2
 
 
-def test_a_copy_knows_how_far_it_is_and_whether_it_is_still_itself(server: Postgres) -> None:
-    url = server.create("copies")
-    server.sql(TABLE, "copies")
+def test_a_copy_knows_how_far_it_is_and_whether_it_is_still_itself(database: Postgres) -> None:
+    url = database.create("copies")
+    database.sql(TABLE, "copies")
     copy = TableCopy(url, "things", "topic")
 
     def row(offset: int, number: int, value: bool = True, partition: int = 0) -> TopicRow:
@@ -203,7 +203,7 @@ def test_a_copy_knows_how_far_it_is_and_whether_it_is_still_itself(server: Postg
         return TopicRow(partition, offset, key, text if value else None)
 
     def there() -> str:
-        return server.sql("SELECT id, short FROM things ORDER BY id", "copies")
+        return database.sql("SELECT id, short FROM things ORDER BY id", "copies")
 
     first = copy.begin()
     copy.apply(first, [row(0, 1), row(1, 2), row(0, 3, partition=1)])
@@ -213,7 +213,7 @@ def test_a_copy_knows_how_far_it_is_and_whether_it_is_still_itself(server: Postg
     assert there() == "1|v0\n3|v0\n4|v3\n", "what it has is passed over"
     assert copy.begin() == first
 
-    server.sql("TRUNCATE things; INSERT INTO things (id, \"Second key\") VALUES (9, 'left behind')", "copies")
+    database.sql("TRUNCATE things; INSERT INTO things (id, \"Second key\") VALUES (9, 'left behind')", "copies")
     with pytest.raises(CopyLostError, match="started again, it is made anew"):
         copy.apply(first, [row(4, 5)])
     second = copy.begin()
@@ -230,19 +230,19 @@ def test_a_copy_knows_how_far_it_is_and_whether_it_is_still_itself(server: Postg
     ("table", "said"),
     [("nothing", "no table 'nothing'"), ("keyless", "public.keyless has no primary key"), ("pg_roles", "no table")],
 )
-def test_tables_that_will_not_do(server: Postgres, table: str, said: str) -> None:
-    with connect(server.url("postgres")) as connection:
+def test_tables_that_will_not_do(database: Postgres, table: str, said: str) -> None:
+    with connect(database.url("postgres")) as connection:
         connection.execute("CREATE TABLE IF NOT EXISTS keyless (name text)")
         with pytest.raises(PipelineError, match=said):
             find_table(connection, table)
 
 
-def test_a_table_with_rows_of_somebody_is_no_copy(server: Postgres) -> None:
-    url = server.create("precious")
-    server.sql(TABLE + ROWS, "precious")
+def test_a_table_with_rows_of_somebody_is_no_copy(database: Postgres) -> None:
+    url = database.create("precious")
+    database.sql(TABLE + ROWS, "precious")
     with pytest.raises(PipelineError, match="rows that are not of topic 'topic'"):
         TableCopy(url, "things", "topic").begin()
-    assert server.sql("SELECT count(*) FROM things", "precious") == "3\n"
+    assert database.sql("SELECT count(*) FROM things", "precious") == "3\n"
 
 
 @pytest.mark.parametrize("url", ["postgresql://127.0.0.1:1/x", "postgresql://127.0.0.1/x?nonsense=1", "nonsense"])

@@ -7,7 +7,6 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from integration.conftest import SOAK, ClusterFactory
 from integration.harness.clients import fresh_topic
 from integration.harness.wait import wait_for
 from integration.pipelines.fleet import TABLE, Fleet, Record, flights
-from integration.pipelines.postgres import Postgres, postgres
+from integration.pipelines.postgres import Postgres
 from integration.pipelines.reading import json_records
 from integration.test_compaction import QUICK, compacted, configure
 from kafkalite.embedded.cluster import LocalCluster
@@ -37,17 +36,11 @@ LONG = 400.0
 """Seconds for what takes a few on a machine that has nothing else to do."""
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Postgres]:
-    """One PostgreSQL for all of these tests; each has databases of its own."""
-    with postgres() as server:
-        yield server
-
-
 class Nodes:
     """A database with the fleet, the topic of its changes, and a second database for the copy."""
 
     def __init__(self, cluster: LocalCluster, server: Postgres, name: str) -> None:
+        self.name = name
         self.bootstrap = cluster.bootstrap
         self.topic = fresh_topic(name)
         self.fleet = Fleet()
@@ -96,7 +89,7 @@ class Nodes:
     def toml(self) -> str:
         """Both, as a pipeline of many small micro-batches."""
         return f"""
-name = "fleet"
+name = "{self.name}"
 job = "commit-log"
 kafka = {{ "bootstrap.servers" = "{self.bootstrap}" }}
 trigger = {{ interval = "100 milliseconds" }}
@@ -133,7 +126,7 @@ class Driver:
 def run_once(spark: SparkSession, nodes: Nodes, state: Path, options: Options) -> None:
     """All that there is now."""
     kafka = {"bootstrap.servers": nodes.bootstrap}
-    context = Context(spark, Pipeline("fleet", "commit-log", kafka, Trigger(once=True)), state)
+    context = Context(spark, Pipeline(nodes.name, "commit-log", kafka, Trigger(once=True)), state)
     for query in start(context, options):
         query.awaitTermination()
 
@@ -173,12 +166,12 @@ def change_under_kills(nodes: Nodes, folder: Path) -> list[Record]:
 
 
 def test_a_copy_is_rebuilt_from_the_compacted_topic(
-    spark: SparkSession, make_cluster: ClusterFactory, server: Postgres, tmp_path: Path
+    spark: SparkSession, make_cluster: ClusterFactory, database: Postgres, tmp_path: Path
 ) -> None:
     """First the topic has each change once, in order, whatever died. Then it is compacted, and the copy is destroyed:
     dropped, then emptied, while the table changes on. Each time it becomes the table again."""
     cluster = make_cluster(1, QUICK)
-    nodes = Nodes(cluster, server, "fleet")
+    nodes = Nodes(cluster, database, "fleet")
     nodes.fly(FIRST)
     at_first = dict(nodes.fleet.rows)
     wanted = change_under_kills(nodes, tmp_path)
@@ -204,9 +197,9 @@ def test_a_copy_is_rebuilt_from_the_compacted_topic(
 
 
 def test_what_cannot_be_captured_or_copied_is_said(
-    spark: SparkSession, shared_cluster: LocalCluster, server: Postgres, tmp_path: Path
+    spark: SparkSession, shared_cluster: LocalCluster, database: Postgres, tmp_path: Path
 ) -> None:
-    nodes = Nodes(shared_cluster, server, "errors")
+    nodes = Nodes(shared_cluster, database, "errors")
 
     def error_of(options: Options) -> str:
         with pytest.raises((PipelineError, StreamingQueryException)) as caught:
@@ -223,6 +216,6 @@ def test_what_cannot_be_captured_or_copied_is_said(
     run_once(spark, nodes, tmp_path, nodes.capture())
     nodes.in_first("TRUNCATE fleet")
     assert "TRUNCATE" in error_of(nodes.capture())
-    nodes.in_first("SELECT pg_drop_replication_slot('kafkalite_fleet')")
+    nodes.in_first("SELECT pg_drop_replication_slot('kafkalite_errors')")
     nodes.fly(10)
     assert "begin anew" in error_of(nodes.capture())

@@ -122,7 +122,11 @@ class Slot:
 
     def position(self) -> int | None:
         """Up to where its changes are done with; ``None`` where there is no such slot."""
-        text = self._value("SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = %s", self.name)
+        text = self._value(
+            "SELECT confirmed_flush_lsn FROM pg_replication_slots"
+            " WHERE slot_name = %s AND database = current_database()",
+            self.name,
+        )
         return None if text is None else parse_position(text)
 
     def end_of_log(self) -> int:

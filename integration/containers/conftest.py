@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator
 
@@ -10,6 +11,9 @@ import pytest
 from integration.conftest import AGAINST_KAFKA
 from integration.containers import images
 from integration.containers.daemon import REQUIRED, Daemon, NoDaemonError, docker
+
+# The tests remove what they make; the container that would do it otherwise comes from a registry.
+os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -27,8 +27,13 @@ class NoDaemonError(Exception):
     """No Docker daemon answers and none can be started; the text says why and what to do."""
 
 
-def docker(*arguments: object, timeout: float = 600.0, check: bool = True, stdin: str | None = None) -> str:
-    """What ``docker ARGUMENTS`` prints, less the last newline. Raises :class:`DockerError` where it is to ``check``."""
+def docker(
+    *arguments: object, timeout: float = 600.0, check: bool = True, stdin: str | None = None, both: bool = False
+) -> str:
+    """What ``docker ARGUMENTS`` prints, less the last newline; ``both``: to standard error, too.
+
+    Raises :class:`DockerError` where it is to ``check`` and the command fails.
+    """
     command = ["docker", *map(str, arguments)]
     # The builder that every daemon has; the other one is a package of its own.
     environment = {**os.environ, "DOCKER_BUILDKIT": "0"}
@@ -37,7 +42,7 @@ def docker(*arguments: object, timeout: float = 600.0, check: bool = True, stdin
     )
     if check and done.returncode:
         raise DockerError(f"{' '.join(command)}: {done.stderr.strip()[-2000:] or done.stdout.strip()[-2000:]}")
-    return done.stdout.rstrip("\n")
+    return (done.stdout + done.stderr if both else done.stdout).rstrip("\n")
 
 
 def answers() -> bool:

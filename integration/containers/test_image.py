@@ -3,22 +3,117 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from integration.containers.daemon import docker
 from integration.harness.wait import wait_for
 
-
-def inspect(container: str) -> Any:
-    """What Docker says about ``container``."""
-    return json.loads(docker("inspect", container))[0]
+SIZE = 100_000_000
+"""Bytes that the image may add to its base."""
 
 
-def test_one_broker_serves(broker_image: str, zookeeper_image: str, network: str) -> None:
-    zookeeper = docker("run", "--detach", "--network", network, "--network-alias", "zookeeper", zookeeper_image)
-    broker = docker(
-        *("run", "--detach", "--network", network, "--env", "KAFKALITE_ZOOKEEPER_CONNECT=zookeeper:2181/kafka"),
-        broker_image,
+def inspect(thing: str) -> Any:
+    """What Docker says about a container or an image."""
+    return json.loads(docker("inspect", thing))[0]
+
+
+def health(container: str) -> str:
+    """``starting``, ``healthy`` or ``unhealthy``."""
+    return str(inspect(container)["State"]["Health"]["Status"])
+
+
+def logs(container: str) -> str:
+    """What it wrote to both of its outputs."""
+    return docker("logs", container, both=True)
+
+
+@pytest.fixture
+def zookeeper(zookeeper_image: str, network: str) -> str:
+    """A ZooKeeper; its id is its name on the network, too."""
+    return docker("run", "--detach", "--network", network, zookeeper_image)[:12]
+
+
+@pytest.fixture
+def broker(broker_image: str, zookeeper: str, network: str) -> str:
+    """A broker with the settings of the image, where they do not say otherwise; it is called ``broker``."""
+    return docker(
+        *("run", "--detach", "--network", network, "--network-alias", "broker", "--hostname", "broker"),
+        *("--env", f"KAFKALITE_ZOOKEEPER_CONNECT={zookeeper}:2181/kafka", "--env", "KAFKALITE_BROKER_ID=7"),
+        *("--env", "KAFKALITE_LOG_RETENTION_MS=123456", "--health-interval", "1s", broker_image),
     )
-    wait_for(lambda: inspect(broker)["State"]["Health"]["Status"] == "healthy", "the broker is healthy")
-    assert inspect(zookeeper)["State"]["Running"]
+
+
+def test_it_is_small_and_runs_as_nobody_special(broker_image: str) -> None:
+    image = inspect(broker_image)
+    own = [int(size) for size in docker("history", "--human=false", "--format", "{{.Size}}", broker_image).split()]
+    print(f"image of a broker: {image['Size'] / 1e6:.0f} MB in all")
+    assert image["Config"]["User"] == "kafkalite"
+    assert max(own[:-1]) < SIZE, own
+    assert docker("run", "--rm", "--entrypoint", "id", broker_image, "-u") == "1001"
+    # What builds a wheel, or would install another one, stays behind.
+    assert "pip" not in docker("run", "--rm", "--entrypoint", "ls", broker_image, "/opt/kafkalite/bin").split()
+
+
+def test_words_behind_its_name_are_commands(broker_image: str) -> None:
+    assert "--bootstrap-server" in docker("run", "--rm", broker_image, "topics", "--help")
+
+
+def test_healthy_is_serving(broker: str, zookeeper: str) -> None:
+    wait_for(lambda: health(broker) == "healthy", "the broker is healthy", timeout=90)
+    checks = inspect(broker)["State"]["Health"]["Log"]
+    assert "serving, one of 1 brokers" in checks[-1]["Output"]
+    topics = docker("exec", broker, "kafkalite", "topics", "--bootstrap-server", "broker:9092", "--list")
+    assert topics == ""
+    # Without ZooKeeper it goes on serving, so nobody is to restart it for that.
+    docker("kill", zookeeper)
+    assert "serving" in docker("exec", broker, "python3", "-I", "-S", "/opt/kafkalite/serving.py")
+
+
+def test_without_zookeeper_it_is_not_healthy_and_stops_when_told(broker_image: str, network: str) -> None:
+    broker = docker(
+        *("run", "--detach", "--network", network, "--env", "KAFKALITE_ZOOKEEPER_CONNECT=nowhere:2181"),
+        *("--health-interval", "1s", "--health-retries", "2", broker_image),
+    )
+    wait_for(lambda: health(broker) == "unhealthy", "the broker is unhealthy", timeout=60)
+    assert "not serving" in inspect(broker)["State"]["Health"]["Log"][-1]["Output"]
+    docker("stop", "--time", 30, broker)
+    assert inspect(broker)["State"]["ExitCode"] != 137
+
+
+def test_settings_come_from_the_environment(broker: str) -> None:
+    wait_for(lambda: health(broker) == "healthy", "the broker is healthy", timeout=90)
+    assert "registered as broker 7" in logs(broker)
+    described = docker(
+        *("exec", broker, "kafkalite", "configs", "--bootstrap-server", "broker:9092", "--describe", "--all"),
+        *("--entity-type", "brokers", "--entity-name", 7),
+    )
+    assert "log.retention.ms=123456" in described
+    assert "log.dirs=/var/lib/kafkalite" in described
+
+
+def test_settings_may_be_mounted(broker_image: str, zookeeper: str, network: str, tmp_path: Path) -> None:
+    mounted = tmp_path / "server.properties"
+    mounted.write_text(f"zookeeper.connect={zookeeper}:2181/kafka\nbroker.id=8\nbroker.rack=from-the-file\n")
+    broker = docker(
+        *("run", "--detach", "--network", network, "--env", "KAFKALITE_BROKER_ID=9"),
+        *("--volume", f"{mounted}:/etc/kafkalite/server.properties:ro", broker_image),
+    )
+    wait_for(lambda: "registered as broker 9" in logs(broker), "the broker has registered", timeout=90)
+    result = docker("exec", broker, "cat", "/run/kafkalite/server.properties")
+    assert result.splitlines()[-1] == "broker.id=9"
+    assert "broker.rack=from-the-file" in result
+
+
+def test_sigterm_is_a_controlled_shutdown(broker: str) -> None:
+    wait_for(lambda: health(broker) == "healthy", "the broker is healthy", timeout=90)
+    assert docker("exec", broker, "cat", "/proc/1/comm") == "python3"
+    docker("stop", "--time", 60, broker)
+    assert inspect(broker)["State"]["ExitCode"] == 0
+    assert "broker 7 has stopped" in logs(broker)
+    # Nobody has to wait for the session of one that has said goodbye.
+    docker("start", broker)
+    wait_for(lambda: logs(broker).count("registered as broker 7") == 2, "it has registered again", timeout=90)
+    assert "waits" not in logs(broker)

@@ -25,6 +25,7 @@ from integration.test_compaction import QUICK, compacted, configure
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.pipelines.context import Context
 from kafkalite.pipelines.errors import PipelineError
+from kafkalite.pipelines.failures import summary
 from kafkalite.pipelines.jobs.commit_log import Options, start
 from kafkalite.pipelines.pipeline import Pipeline, Trigger
 
@@ -204,7 +205,7 @@ def test_what_cannot_be_captured_or_copied_is_said(
     def error_of(options: Options) -> str:
         with pytest.raises((PipelineError, StreamingQueryException)) as caught:
             run_once(spark, nodes, tmp_path, options)
-        return str(caught.value)
+        return summary(caught.value)
 
     assert "no table 'nothing'" in error_of(Options(nodes.topic, "nothing", nodes.first))
     nodes.in_first("CREATE TABLE loose (name text)")
@@ -213,7 +214,11 @@ def test_what_cannot_be_captured_or_copied_is_said(
     nodes.in_second("INSERT INTO fleet VALUES ('N1', 'UA', 'EWR', 1, 1)")
     assert "rows that are not of topic" in error_of(nodes.copy())
 
+    nodes.in_second("TRUNCATE fleet; ALTER TABLE fleet ADD CHECK (flights < 1)")
+    nodes.fly(10)
     run_once(spark, nodes, tmp_path, nodes.capture())
+    said = error_of(nodes.copy())
+    assert said.startswith('the copy fleet cannot be written: new row for relation "fleet" violates check constraint')
     nodes.in_first("TRUNCATE fleet")
     assert "TRUNCATE" in error_of(nodes.capture())
     nodes.in_first("SELECT pg_drop_replication_slot('kafkalite_errors')")

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from kafkalite.pipelines.changes.postgres import Table, connect, find_table
+from kafkalite.pipelines.changes.postgres import Table, connect, find_table, said_plainly
 from kafkalite.pipelines.errors import PipelineError
 
 _POSITIONS = """
@@ -47,7 +48,7 @@ class TableCopy:
 
     def begin(self) -> str:
         """The generation of the copy: a new one, and an empty table, unless the copy is what it was."""
-        with connect(self._url, autocommit=False) as connection:
+        with self._transaction() as connection:
             table = find_table(connection, self._name)
             connection.execute(_POSITIONS)
             known = self._known(connection, table)
@@ -71,7 +72,7 @@ class TableCopy:
 
     def apply(self, generation: str, rows: Collection[TopicRow]) -> None:
         """Bring the copy to where ``rows`` end; those that it has are passed over. Raises :class:`CopyLostError`."""
-        with connect(self._url, autocommit=False) as connection:
+        with self._transaction() as connection:
             table = find_table(connection, self._name)
             known = self._known(connection, table)
             if known is None or not known["intact"] or known["generation"] != generation:
@@ -87,6 +88,14 @@ class TableCopy:
             connection.execute(
                 "UPDATE kafkalite_copies SET positions = %s WHERE copy = %s", (json.dumps(positions), table.name)
             )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Any]:
+        with (
+            said_plainly(f"the copy {self._name} cannot be written"),
+            connect(self._url, autocommit=False) as connection,
+        ):
+            yield connection
 
     def _known(self, connection: Any, table: Table) -> Mapping[str, Any] | None:
         """What the database says of the copy, which nobody else may change until the end of the transaction."""

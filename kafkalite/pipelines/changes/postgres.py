@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,14 +39,23 @@ def connect(url: str, *, autocommit: bool = True) -> Any:
     except ImportError:
         raise PipelineError("psycopg is not installed: pip install 'kafkalite[postgresql]'") from None
     styles = "-c datestyle=ISO -c intervalstyle=postgres -c timezone=UTC -c extra_float_digits=1 -c bytea_output=hex"
-    try:
+    with said_plainly("the database does not let us in"):
         given = psycopg.conninfo.conninfo_to_dict(url)
         options = f"{given.get('options', '')} {styles}".strip()
         return psycopg.connect(
             url, autocommit=autocommit, options=options, application_name="kafkalite", client_encoding="UTF8"
         )
+
+
+@contextmanager
+def said_plainly(what: str) -> Iterator[None]:
+    """The database's errors as :class:`PipelineError`: ``what`` cannot be done, and the line that says why."""
+    import psycopg
+
+    try:
+        yield
     except psycopg.Error as error:
-        raise PipelineError(f"the database does not let us in: {_first_line(error)}") from None
+        raise PipelineError(f"{what}: {str(error).partition(chr(10))[0]}") from error
 
 
 @dataclass(frozen=True)
@@ -92,12 +102,10 @@ class Slot:
 
     def set_up(self, table: Table) -> bool:
         """Make what is not there yet; whether the slot had to be made. Raises :class:`PipelineError`."""
-        import psycopg
-
         level = self._value("SHOW wal_level")
         if level != "logical":
             raise PipelineError(f"the database has wal_level = {level}: logical is needed, and a restart")
-        try:
+        with said_plainly(f"changes of {table.name} cannot be captured"):
             if self._value("SELECT relreplident FROM pg_class WHERE oid = %s", table.oid) != "f":
                 # Otherwise large values that an update leaves alone are not in the log.
                 self._connection.execute(f"ALTER TABLE {table.name} REPLICA IDENTITY FULL")
@@ -116,9 +124,7 @@ class Slot:
             if self.position() is not None:
                 return False
             self._value("SELECT pg_create_logical_replication_slot(%s, 'pgoutput')", self.name)
-        except psycopg.Error as error:
-            raise PipelineError(f"changes of {table.name} cannot be captured: {_first_line(error)}") from None
-        return True
+            return True
 
     def position(self) -> int | None:
         """Up to where its changes are done with; ``None`` where there is no such slot."""
@@ -201,7 +207,3 @@ def rows(connection: Any, table: Table) -> Iterator[Values]:
                 yield tuple(result.get_value(row, column) for column in range(result.nfields))
             if result.ntuples < FETCH:
                 return
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]

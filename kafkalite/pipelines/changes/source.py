@@ -10,6 +10,7 @@ once more behind it, in its order, so that each key ends with its last value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,15 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from kafkalite.pipelines.changes.pgoutput import format_position, parse_position
-from kafkalite.pipelines.changes.postgres import Slot, connect, find_table, rows
+from kafkalite.pipelines.changes.postgres import Slot, connect, find_table, rows, said_plainly
 from kafkalite.pipelines.changes.records import Record, change_records, row_record
 from kafkalite.pipelines.errors import PipelineError
 
 FORMAT = "kafkalite-changes"
 Offset = dict[str, str]
 _BEGINNING = ""
+_ALL = 1 << 30
+_ANEW = "begin anew with an empty topic and a state of its own"
 
 
 @dataclass(frozen=True)
@@ -87,24 +90,13 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """Where the next micro-batch ends. Raises :class:`PipelineError` where the log is kept no more from ``start``
         on."""
-        slot = self._slot()
-        kept_from = slot.position()
-        if kept_from is None:
-            raise PipelineError(f"the slot '{slot.name}' is gone, and with it what changed: {_ANEW}")
-        if start["position"] == _BEGINNING:
-            return {"position": format_position(kept_from)}
-        begun = parse_position(start["position"])
-        if kept_from > begun:
-            raise PipelineError(
-                f"the slot '{slot.name}' begins at {format_position(kept_from)}, behind {start['position']}: {_ANEW}"
-            )
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else 1 << 30
-        end = slot.next_end(begun, most, self._stop)
-        return {"position": format_position(end if end > begun else slot.quiet_end(begun, self._stop))}
+        with self._reading():
+            return {"position": self._next(start["position"], limit)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is in the log now is all that will be read."""
-        self._stop = self._slot().end_of_log()
+        with self._reading():
+            self._stop = self._slot().end_of_log()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """One task: order is what a log is about."""
@@ -112,7 +104,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 
     def read(self, partition: LogRange) -> Iterator[Record]:
         """The records of a task."""
-        with connect(self.options.url) as connection:
+        with connect(self.options.url) as connection, self._reading():
             table = find_table(connection, self.options.table)
             if partition.start == _BEGINNING:
                 for values in rows(connection, table):
@@ -125,17 +117,34 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 
     def commit(self, end: Offset) -> None:
         """Let PostgreSQL forget what is in the topic."""
-        self._slot().advance(parse_position(end["position"]))
+        with self._reading():
+            self._slot().advance(parse_position(end["position"]))
 
     def stop(self) -> None:
         """Close the connection."""
         if self._connection is not None:
             self._connection.close()
 
+    def _next(self, start: str, limit: ReadLimit) -> str:
+        slot = self._slot()
+        kept_from = slot.position()
+        if kept_from is None:
+            raise PipelineError(f"the slot '{slot.name}' is gone, and with it what changed: {_ANEW}")
+        if start == _BEGINNING:
+            return format_position(kept_from)
+        begun = parse_position(start)
+        if kept_from > begun:
+            raise PipelineError(
+                f"the slot '{slot.name}' begins at {format_position(kept_from)}, behind {start}: {_ANEW}"
+            )
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else _ALL
+        end = slot.next_end(begun, most, self._stop)
+        return format_position(end if end > begun else slot.quiet_end(begun, self._stop))
+
+    def _reading(self) -> AbstractContextManager[None]:
+        return said_plainly(f"changes of {self.options.table} cannot be read")
+
     def _slot(self) -> Slot:
         if self._connection is None or self._connection.closed:
             self._connection = connect(self.options.url)
         return Slot(self._connection, self.options.slot)
-
-
-_ANEW = "begin anew with an empty topic and a state of its own"

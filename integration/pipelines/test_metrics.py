@@ -15,14 +15,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from integration.conftest import ClusterFactory
 from integration.harness.clients import fresh_topic
+from integration.harness.records import Item
 from integration.harness.wait import wait_for
 from integration.pipelines.reading import json_records
 from integration.pipelines.worker import WORKER, Worker
+from integration.spark.topics import new_topic, produce
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.pipelines.context import Context
+from kafkalite.pipelines.feeders.cluster_figures import ClusterFigures
 from kafkalite.pipelines.jobs.alert_rules import AlertRule
 from kafkalite.pipelines.jobs.metrics import Options, start
 from kafkalite.pipelines.pipeline import Pipeline, Trigger
@@ -159,6 +164,28 @@ def test_brokers_and_processes(job: Job, shared_cluster: LocalCluster) -> None:
         f"topic.{job.samples}",
         "broker.1",
     }
+
+
+def test_what_the_protocol_tells(make_cluster: ClusterFactory) -> None:
+    cluster = make_cluster(2)
+    topic = new_topic(cluster, "told", 2, replicas=2)
+    produce(cluster, topic, [Item(number % 2, 1, None, b"x" * 100, ()) for number in range(10)])
+    group = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "readers"})
+    group.commit(offsets=[TopicPartition(topic, 0, 3), TopicPartition(topic, 1, 5)], asynchronous=False)
+    group.close()
+    asked = ClusterFigures({"bootstrap.servers": cluster.bootstrap}, "told")
+
+    def figures() -> dict[str, Fields]:
+        return {one.process: {**one.counters, **one.gauges} for one in asked.figures()}
+
+    found = figures()
+    assert found.pop("broker.1")["log_bytes"] > 10 * 100
+    assert found.pop("broker.2")["log_bytes"] > 10 * 100
+    whole = {"records": 10, "partitions": 2, "under_replicated_partitions": 0}
+    assert found == {f"topic.{topic}": whole, "group.readers": {"lag": 2}}
+    cluster.kill_broker(2)
+    short = {**whole, "under_replicated_partitions": 2}
+    wait_for(lambda: figures()[f"topic.{topic}"] == short, "half of the replicas are gone", TIMEOUT)
 
 
 def seconds(text: str) -> float:

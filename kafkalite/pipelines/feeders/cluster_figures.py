@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 TIMEOUT = 15.0
 """Seconds for the cluster to answer."""
 
+# A broker that died is not waited for long.
+_TIMES: Mapping[str, Any] = {"request_timeout_ms": 5000}
 # librdkafka's names of settings → kafka-python's.
 _PYTHON_NAMES: Mapping[str, str] = {
     "security.protocol": "security_protocol",
@@ -134,4 +136,4 @@ class ClusterFigures:
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         security = {_PYTHON_NAMES[name]: value for name, value in self._settings.items() if name in _PYTHON_NAMES}
         servers = self._settings["bootstrap.servers"].split(",")
-        return KafkaAdminClient(bootstrap_servers=servers, client_id="kafkalite-metrics", **security)
+        return KafkaAdminClient(bootstrap_servers=servers, client_id="kafkalite-metrics", **security, **_TIMES)

@@ -22,7 +22,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -133,13 +133,6 @@ def figures(process: psutil.Process) -> tuple[dict[str, float], dict[str, float]
     return counters, gauges
 
 
-def send(producer: Producer, topic: str, samples: Iterable[Sample], at: float) -> None:
-    """All ``samples``, and wait for what is slow of it."""
-    for sample in samples:
-        producer.produce(topic, sample.value(at), sample.key)
-    producer.flush(30)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The flags of this command."""
     parser = argparse.ArgumentParser(
@@ -165,25 +158,39 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     args = build_parser().parse_args(argv)
     settings = {"bootstrap.servers": args.bootstrap_server, **dict(args.property)}
+    own = {"enable.idempotence": True, "partitioner": "murmur2_random", "linger.ms": 20, "log_level": 0}
+    producer = Producer({**own, **settings})
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
     processes = ProcessSampler(args.process, dict(args.match), args.host)
-    cluster = ClusterFigures(settings, args.topics) if args.cluster else None
-    producer = Producer(
-        {"enable.idempotence": True, "partitioner": "murmur2_random", "linger.ms": 20, "log_level": 0, **settings}
-    )
+    sampled: list[Callable[[], Iterable[Sample]]] = [processes.samples]
+    if args.cluster:
+        cluster = ClusterFigures(settings, args.topics)
+        sampled.append(lambda: (Sample(*one) for one in cluster.figures()))
+    # A cluster may be slow to answer, when it is most interesting what its processes do.
+    threads = [
+        threading.Thread(target=sample, args=(each, producer, args.topic, args.interval, ended)) for each in sampled
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return 0
+
+
+def sample(
+    samples: Callable[[], Iterable[Sample]], producer: Producer, topic: str, interval: float, ended: threading.Event
+) -> None:
+    """One round of ``samples`` every ``interval`` seconds; one that takes longer is not made up for."""
     due = time.monotonic()
     while not ended.is_set():
         now = time.time()
-        samples = list(processes.samples())
-        if cluster is not None:
-            samples += [Sample(*one) for one in cluster.figures()]
-        send(producer, args.topic, samples, now)
-        # A round that took longer than the interval is not made up for.
-        due = max(due + args.interval, time.monotonic())
+        for one in samples():
+            producer.produce(topic, one.value(now), one.key)
+        producer.flush(30)
+        due = max(due + interval, time.monotonic())
         ended.wait(due - time.monotonic())
-    return 0
 
 
 def _watched(text: str) -> Watched:

@@ -6,14 +6,19 @@ import json
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from kafkalite.pipelines import jobs
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.jobs.log_aggregation import LogRecord, Options, Records, iso, joined
 from kafkalite.pipelines.options import parse_table
+from kafkalite.pipelines.runner import load_job, read_pipeline
+
+EXAMPLES = Path(jobs.__file__).parents[1] / "examples"
 
 Line = tuple[bytes, str, int]
 FILES = {"files": "*.log"}
@@ -119,3 +124,9 @@ def test_times(time: datetime, text: str) -> None:
 def test_options_that_make_no_sense(table: dict[str, Any], said: str) -> None:
     with pytest.raises(PipelineError, match=f"here: .*{said}"):
         parse_table(Options, table, "here")
+
+
+def test_the_example() -> None:
+    options = load_job(read_pipeline(EXAMPLES / "log-aggregation.toml")).options
+    assert isinstance(options, Options)
+    assert options == Options(options.files, origin=options.origin, archive=options.archive)

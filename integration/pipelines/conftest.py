@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from integration.pipelines.postgres import Postgres, postgres
@@ -31,12 +32,11 @@ class Pipelines:
         head = f'name = "{name}"\njob = "{job}"\ntrigger.once = true\nkafka."bootstrap.servers" = "{self.bootstrap}"\n'
         pipeline = parse(head + tables, "test.toml")
         loaded = load_job(pipeline)
-        queries = loaded.module.start(Context(self.spark, pipeline, self.folder / name), loaded.options)
-        for query in queries:
-            try:
+        try:
+            for query in loaded.module.start(Context(self.spark, pipeline, self.folder / name), loaded.options):
                 query.awaitTermination()
-            except Exception as error:
-                raise PipelineError(summary(error)) from error
+        except StreamingQueryException as error:
+            raise PipelineError(summary(error)) from error
 
     @property
     def bootstrap(self) -> str:

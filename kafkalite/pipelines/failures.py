@@ -6,6 +6,7 @@ Answers to: ``org.apache.kafka.connect.runtime.WorkerTask``'s ``trace``, of whic
 from __future__ import annotations
 
 import re
+from typing import Any
 
 _PYTHON = re.compile(r"^\s*(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt|Warning)): (.+)$", re.MULTILINE)
 _JAVA = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+([A-Z]\w*(?:Exception|Error)): (.+)$", re.MULTILINE)
@@ -17,7 +18,8 @@ LONGEST = 500
 
 def summary(error: BaseException | str) -> str:
     """The cause, as one line without stacks."""
-    text = str(error)
+    java = getattr(error, "java_exception", None)
+    text = _root_cause(java) if java is not None else str(error)
     for pattern in (_RAISED, _traceback):
         found = pattern.findall(text) if isinstance(pattern, re.Pattern) else pattern(text)
         if found:
@@ -27,6 +29,13 @@ def summary(error: BaseException | str) -> str:
         return _one_line(causes[-1])
     first = next((each for each in text.splitlines() if each.strip()), type(error).__name__)
     return _one_line(first)
+
+
+def _root_cause(java: Any) -> str:
+    """What a Java exception that py4j hands on says at its bottom."""
+    while (cause := java.getCause()) is not None:
+        java = cause
+    return str(java.getMessage() or java.toString())
 
 
 def _traceback(text: str) -> list[str]:

@@ -30,11 +30,8 @@ class Database:
 
     @property
     def kind(self) -> str:
-        """``postgresql``, …. Raises :class:`PipelineError`."""
-        try:
-            return database_kind(self.url)
-        except ValueError as error:
-            raise PipelineError(f"{self.where}: {error}") from None
+        """``postgresql``, …."""
+        return database_kind(self.url)
 
     def options(self) -> dict[str, str]:
         """For Spark's readers and writers of the format ``jdbc``."""
@@ -48,8 +45,9 @@ class Database:
         raw = self._connect()
         try:
             raw.setAutoCommit(False)
-            yield Connection(raw, self)
-            raw.commit()
+            connection = Connection(raw, self)
+            yield connection
+            connection.commit()
         except BaseException:
             raw.rollback()
             raise
@@ -122,6 +120,13 @@ class Connection:
                 statement.close()
         except Exception as error:
             raise self._database.failed(sql[:80], error) from error
+
+    def commit(self) -> None:
+        """All that was executed counts from now on. Raises :class:`PipelineError`."""
+        try:
+            self._raw.commit()
+        except Exception as error:
+            raise self._database.failed("commit", error) from error
 
     def _prepare(self, sql: str, parameters: Sequence[object]) -> Any:
         statement = self._raw.prepareStatement(sql)

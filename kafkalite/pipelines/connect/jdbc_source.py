@@ -65,6 +65,11 @@ class Rounds:
         """What is selected from."""
         return self.source.table or f"({self.source.query}) kafkalite_rows"
 
+    def check(self) -> None:
+        """Raises :class:`PipelineError` where table or columns are not there."""
+        with self.database.transaction() as connection:
+            connection.columns(f"SELECT {', '.join(self.columns) or '*'} FROM {self.relation} WHERE 1 = 0")
+
     def last(self) -> Bound:
         """The last row there is now."""
         descending = ", ".join(f"{name} DESC" for name in self.columns)

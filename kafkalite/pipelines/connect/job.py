@@ -104,7 +104,7 @@ def _as_written(
 
 def _table_to_topic(context: Context, source: JdbcSource, sink: TopicSink) -> StreamingQuery:
     rounds = Rounds(_database(context, source, "source"), source)
-    rounds.read((), ()).schema  # noqa: B018  (a table that is not there is found before anything begins)
+    rounds.check()
 
     def write(records: DataFrame, number: int) -> None:
         seen = Observation()
@@ -117,10 +117,13 @@ def _table_to_topic(context: Context, source: JdbcSource, sink: TopicSink) -> St
 
 def _writer(context: Context, records: DataFrame, sink: Sink) -> Callable[[DataFrame, int], None]:
     """What writes the rows of a micro-batch to files or a table."""
+    where, columns = f"{context.pipeline.where} [sink]", records.schema["row"].dataType.names
     if isinstance(sink, JdbcSink):
-        columns = records.schema["row"].dataType.names
         return Table.find(_database(context, sink, "sink"), sink, columns).write
     assert isinstance(sink, FileSink)
+    for name in sink.partition_by:
+        if name not in columns:
+            raise PipelineError(f"{where}: partition_by: no column '{name}'; there are {', '.join(columns)}")
     files = Files(sink.type, sink.path, sink.partition_by, sink.writer)
     return lambda batch, number: files.write(batch.where("not deleted").select("row.*"), number)
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from kafkalite.pipelines.connect.sql import database_kind
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.options import parse_table
 
@@ -91,6 +92,7 @@ class JdbcSource:
 
     def __post_init__(self) -> None:
         parse_time(self.delay)
+        database_kind(self.url)
         if (self.table is None) == (self.query is None):
             raise ValueError("one of 'table' and 'query' is wanted")
         for name in ("incrementing", "timestamp"):
@@ -157,6 +159,9 @@ class JdbcSink:
     password: str | None = None
     driver: str | None = None
     batch_size: int = 1000
+
+    def __post_init__(self) -> None:
+        database_kind(self.url)
 
 
 @dataclass(frozen=True)

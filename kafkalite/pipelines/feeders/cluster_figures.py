@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 log = logging.getLogger(__name__)
 
-TIMEOUT = 15.0
+TIMEOUT = 5.0
 """Seconds for the cluster to answer."""
 
 # A broker that died is not waited for long.
@@ -77,8 +76,8 @@ class ClusterFigures:
             log.warning("the cluster's figures are not complete: %s", error)
 
     def _ends(self, topics: Mapping[str, Any]) -> dict[tuple[str, int], int]:
-        """The end of each partition that has a leader."""
-        from confluent_kafka import TopicPartition
+        """The end of each partition whose leader answers."""
+        from confluent_kafka import KafkaException, TopicPartition
         from confluent_kafka.admin import OffsetSpec
 
         wanted = {
@@ -89,18 +88,23 @@ class ClusterFigures:
         }
         if not wanted:
             return {}
-        found = self._admin.list_offsets(wanted, request_timeout=TIMEOUT)
-        return {(one.topic, one.partition): future.result().offset for one, future in found.items()}
+        ends = {}
+        for one, future in self._admin.list_offsets(wanted, request_timeout=TIMEOUT).items():
+            try:
+                ends[one.topic, one.partition] = future.result().offset
+            except KafkaException as error:
+                log.warning("%s-%d does not tell its end: %s", one.topic, one.partition, error)
+        return ends
 
     def _topics(self, host: str, topics: Mapping[str, Any], ends: Mapping[tuple[str, int], int]) -> Iterator[Figures]:
-        records: Counter[str] = Counter()
-        for (topic, _), end in ends.items():
-            records[topic] += end
         for topic, described in topics.items():
-            partitions = described.partitions.values()
-            behind = sum(len(partition.isrs) < len(partition.replicas) for partition in partitions)
+            partitions = described.partitions
+            behind = sum(len(partition.isrs) < len(partition.replicas) for partition in partitions.values())
             gauges = {"partitions": len(partitions), "under_replicated_partitions": behind}
-            yield Figures(host, f"topic.{topic}", "topics", {"records": records[topic]}, gauges)
+            known = [ends[topic, number] for number in partitions if (topic, number) in ends]
+            # A sum over some of them would look like a counter that began anew.
+            counters = {"records": sum(known)} if len(known) == len(partitions) else {}
+            yield Figures(host, f"topic.{topic}", "topics", counters, gauges)
 
     def _groups(self, host: str, ends: Mapping[tuple[str, int], int]) -> Iterator[Figures]:
         from confluent_kafka import ConsumerGroupTopicPartitions

@@ -135,6 +135,7 @@ def test_micro_batches_are_whole_transactions_and_can_be_had_again(database: Pos
         assert 1 < half < 9
         done = captured._done
         captured.slot.advance(done)
+        captured.slot.advance(done - 1)
         assert captured.slot.position() == done
         captured.restart()
         assert captured.capture() == 9 - half, "also where the database has forgotten how far the slot was"

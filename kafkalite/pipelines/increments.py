@@ -54,12 +54,13 @@ class Increments:
             rows.write.mode("overwrite").parquet(self._path(_MORE, number))
             return
         everything = self._merge(self.before(number).unionByName(rows))
-        everything.coalesce(1).write.mode("overwrite").parquet(self._path(_WHOLE, number))
+        files = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        everything.coalesce(files).write.mode("overwrite").parquet(self._path(_WHOLE, number))
         # What this one needs if it is done again stays: it begins with the whole before it.
-        files, older = self._files(), number - self._every
+        older = number - self._every
         for kind, each in self._folders():
             if each < older:
-                files.delete(self._hadoop(self._path(kind, each)), True)
+                self._files().delete(self._hadoop(self._path(kind, each)), True)
 
     def _path(self, kind: str, number: int) -> str:
         return f"{self._folder}/{kind}-{number:010d}"

@@ -146,6 +146,8 @@ def suggestions(users: DataFrame, rated: DataFrame, pairs: DataFrame, options: O
     popularity = pairs.where("item = other")
     alike = (
         pairs.where(sql.col("item") != sql.col("other"))
+        # Spark does this before it sums up: of most items there is nobody here.
+        .join(sql.broadcast(likes.select("item").distinct()), "item", "left_semi")
         .where(sql.col("together") >= options.support)
         .join(likes, "item")
         .join(popularity.selectExpr("item", "together AS likes"), "item")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.pipelines.errors import PipelineError
-from kafkalite.pipelines.jobs import examples
 from kafkalite.pipelines.jobs.commit_log import Options, slot_name
 from kafkalite.pipelines.options import parse_table
-from kafkalite.pipelines.pipeline import parse
 
 
 def test_either_half_or_both() -> None:
@@ -31,10 +29,3 @@ def test_names_of_slots(slot: str, pipeline: str, wanted: str) -> None:
 def test_names_that_postgresql_would_refuse(slot: str) -> None:
     with pytest.raises(PipelineError, match="slot"):
         parse_table(Options, {"topic": "t", "table": "t", "database": "d", "slot": slot}, "x.toml")
-
-
-def test_the_example() -> None:
-    (file,) = (each for each in examples() if each.name == "commit-log.toml")
-    pipeline = parse(file.read_text(), str(file))
-    options = parse_table(Options, pipeline.options, pipeline.where)
-    assert (pipeline.job, options.table, options.batch) == ("commit-log", "accounts", 10_000)

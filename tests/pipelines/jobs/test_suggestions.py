@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.pipelines.errors import PipelineError
-from kafkalite.pipelines.jobs import examples
 from kafkalite.pipelines.jobs.suggestions import Options
 from kafkalite.pipelines.options import parse_table
-from kafkalite.pipelines.pipeline import parse
 
 TOPICS = {"ratings": "ratings", "suggestions": "suggestions"}
 
@@ -21,10 +19,3 @@ def test_what_need_not_be_said() -> None:
 def test_numbers_that_mean_nothing(name: str) -> None:
     with pytest.raises(PipelineError, match=rf"x\.toml: '{name}' must be 1 or more"):
         parse_table(Options, {**TOPICS, name: 0}, "x.toml")
-
-
-def test_the_example() -> None:
-    (file,) = (each for each in examples() if each.name == "suggestions.toml")
-    pipeline = parse(file.read_text(), str(file))
-    assert pipeline.job == "suggestions"
-    assert parse_table(Options, pipeline.options, pipeline.where) == Options("ratings", "suggestions")

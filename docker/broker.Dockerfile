@@ -23,6 +23,8 @@ RUN groupadd --system --gid 1001 kafkalite \
  && install -d /etc/kafkalite
 COPY --from=build /opt/kafkalite /opt/kafkalite
 ENV PATH=/opt/kafkalite/bin:$PATH
+# Python's own modules come without bytecode, and the user may not write any: what a start needs is compiled here.
+RUN python3 -I -c "import kafkalite.broker.process, kafkalite.broker.server, twisted.internet.reactor"
 USER kafkalite
 VOLUME /var/lib/kafkalite
 EXPOSE 9092

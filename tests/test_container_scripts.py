@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import configparser
 import importlib.util
+import re
+import shlex
 import socket
 import struct
 import threading
@@ -14,6 +17,7 @@ from types import ModuleType
 import pytest
 
 from kafkalite.broker.properties import parse_properties
+from kafkalite.cli.main import build_parser
 from kafkalite.testing.containers import variable
 
 DOCKER = Path(__file__).parents[1] / "docker"
@@ -116,3 +120,13 @@ def test_the_health_check_counts_the_brokers_of_the_answer() -> None:
 def test_an_answer_that_is_cut_short_is_none(answer: bytes) -> None:
     with answering(answer) as port, pytest.raises((OSError, struct.error)):
         serving.ask("127.0.0.1", port)
+
+
+def test_the_unit_in_the_document_starts_a_broker() -> None:
+    [unit] = re.findall(r"^```ini\n(.*?)^```$", (DOCKER.parent / "docs" / "deploy.md").read_text(), re.M | re.S)
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment]
+    parser.read_string(unit)
+    program, *arguments = shlex.split(parser["Service"]["ExecStart"])
+    assert Path(program).name == "kafkalite"
+    assert build_parser("broker").parse_args(arguments).config == Path("/etc/kafkalite/server.properties")

@@ -14,7 +14,8 @@ RUN apt-get update -q \
 RUN groupadd --system --gid 1000 zookeeper \
  && useradd --system --uid 1000 --gid zookeeper --home-dir /data --shell /usr/sbin/nologin zookeeper \
  && install -d -o zookeeper -g zookeeper /conf /data /datalog
-COPY --chown=0:0 zookeeper-entrypoint.sh /docker-entrypoint.sh
+COPY zookeeper-entrypoint.sh /docker-entrypoint.sh
+COPY zkCli.sh /usr/local/bin/
 USER zookeeper
 VOLUME ["/data", "/datalog"]
 EXPOSE 2181 2888 3888 8080

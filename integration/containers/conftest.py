@@ -15,6 +15,17 @@ from integration.containers.daemon import REQUIRED, Daemon, NoDaemonError, docke
 # The tests remove what they make; the container that would do it otherwise comes from a registry.
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
 
+LEFT_OUT = "left out without Docker: "
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The last lines say which tests were left out, and what to do about it."""
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    left_out = [reason.partition(LEFT_OUT)[2].rstrip("')") for reason in reasons if LEFT_OUT in reason]
+    if left_out:
+        terminalreporter.section("container tests")
+        terminalreporter.write_line(f"{len(left_out)} tests {LEFT_OUT}{left_out[0]}")
+
 
 @pytest.fixture(scope="session", autouse=True)
 def docker_daemon() -> Iterator[Daemon]:
@@ -24,11 +35,14 @@ def docker_daemon() -> Iterator[Daemon]:
     try:
         daemon = Daemon()
     except NoDaemonError as error:
-        if REQUIRED:
-            pytest.fail(f"KAFKALITE_DOCKER=required, but {error}", pytrace=False)
-        pytest.skip(f"container tests are left out: {error}")
-    yield daemon
-    daemon.close()
+        missing = str(error)
+    else:
+        yield daemon
+        daemon.close()
+        return
+    if REQUIRED:
+        pytest.fail(f"KAFKALITE_DOCKER=required, but {missing}", pytrace=False)
+    pytest.skip(f"{LEFT_OUT}{missing}")
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,93 @@
+"""``docker compose``, as a plugin of Docker or as the program that it once was."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from integration.containers.daemon import DockerError, docker
+
+DOCKER = Path(__file__).resolve().parents[2] / "docker"
+HOW = "docker compose is missing: install it (Debian: apt-get install docker-compose)"
+
+
+def program() -> list[str]:
+    """The words that run it. Raises :class:`DockerError` where it is missing."""
+    for words in (["docker", "compose"], ["docker-compose"]):
+        try:
+            if subprocess.run([*words, "version"], capture_output=True, check=False).returncode == 0:
+                return words
+        except FileNotFoundError:
+            continue
+    raise DockerError(HOW)
+
+
+class Compose:
+    """The services of a compose file ``name`` of ``docker/``, apart from all others; gone after ``with``."""
+
+    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+        self._project = f"kafkalite-{secrets.token_hex(4)}"
+        self._command = [*program(), "--project-name", self._project, "--file", str(DOCKER / name)]
+        self._environment = {**os.environ, **environment}
+
+    def __call__(self, *words: object) -> str:
+        """Run a command of compose. Raises :class:`DockerError`."""
+        command = [*self._command, *map(str, words)]
+        done = subprocess.run(
+            command,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=600,
+        )
+        if done.returncode:
+            raise DockerError(f"{' '.join(command)}: {done.stderr[-2000:]}")
+        return done.stdout
+
+    def shell(self, script: str, directory: Path) -> str:
+        """Run the lines of a document as they stand there, in ``directory``. Raises :class:`DockerError`."""
+        shown = directory / DOCKER.name
+        if not shown.exists():
+            shown.symlink_to(DOCKER)
+        environment = {**self._environment, "COMPOSE_PROJECT_NAME": self._project}
+        script = script.replace("docker compose", " ".join(program()))
+        done = subprocess.run(
+            ["sh", "-euc", script],
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=800,
+        )
+        if done.returncode:
+            raise DockerError(f"{script}: {done.stderr[-2000:]}")
+        return done.stdout
+
+    def run(self, service: str, *words: object) -> str:
+        """Run a program in the container of ``service``; what it printed."""
+        return self("exec", "-T", service, *words).strip()
+
+    def container(self, service: str) -> str:
+        """Id of a service's container."""
+        return self("ps", "--quiet", service).strip()
+
+    def healthy(self, service: str) -> bool:
+        """Whether Docker calls it so."""
+        return docker("inspect", "--format", "{{.State.Health.Status}}", self.container(service)) == "healthy"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self("down", "--volumes", "--timeout", "5")

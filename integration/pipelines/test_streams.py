@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
+import sys
+import types
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,6 +20,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
+from integration.harness.records import Item
+from integration.pipelines.conftest import Pipelines
+from integration.pipelines.reading import json_records
+from integration.spark.topics import new_topic, produce
 from kafkalite.pipelines.streams.filters import complete, keep, split
 from kafkalite.pipelines.streams.joins import with_stream, with_table
 from kafkalite.pipelines.streams.sessions import sessions
@@ -24,6 +31,7 @@ from kafkalite.pipelines.streams.state import deduplicated, latest, running
 from kafkalite.pipelines.streams.values import MALFORMED, from_csv, from_json, to_record
 from kafkalite.pipelines.streams.windows import windowed, windowed_averages, windowed_counts
 
+DOCS = Path(__file__).parents[2] / "docs" / "pipelines.md"
 Fields = dict[str, Any]
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SCHEMA = "at TIMESTAMP, sensor STRING, value INT"
@@ -134,6 +142,40 @@ def flat(batches: Sequence[Sequence[Fields]]) -> list[Fields]:
 def in_order(rows: Sequence[Fields]) -> list[Fields]:
     """Rows in an order of their own."""
     return sorted(rows, key=lambda row: json.dumps(row, sort_keys=True, default=str))
+
+
+# --- together
+
+
+def test_the_job_of_the_docs(pipelines: Pipelines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/pipelines.md's example, over a topic in two runs."""
+    (code,) = re.findall(
+        r"^```python\n((?:(?!^```).)*windowed_averages.*?)^```$", DOCS.read_text(), re.DOTALL | re.MULTILINE
+    )
+    module = types.ModuleType("docs.alarms")
+    monkeypatch.setitem(sys.modules, "docs", types.ModuleType("docs"))
+    monkeypatch.setitem(sys.modules, "docs.alarms", module)
+    exec(code, vars(module))
+    source, target = (new_topic(pipelines.cluster, name) for name in ("readings", "alarms"))
+    batches = many(10, 4)
+    options = f'[options]\nreadings = "{source}"\nalarms = "{target}"\nlimit = 9.5\n'
+    for part in (batches[:2], [*batches[2:], [reading(400, "z", 0)]]):
+        lines = [json.dumps(row).encode() for row in flat(part)] + [b"no reading"]
+        produce(pipelines.cluster, source, [Item(0, 0, None, line, ()) for line in lines])
+        pipelines.run("alarms", options, "docs.alarms")
+    expected = {}
+    for (start, sensor), rows in grouped(
+        flat(batches), lambda row: (windows_of(moment(row), 60, 60)[0], row["sensor"])
+    ).items():
+        values = [row["value"] for row in rows if row["value"] is not None]
+        if sum(values) / len(values) > 9.5:
+            expected[(start, sensor)] = (len(rows), sum(values) / len(values))
+    found = [value for _, value in json_records(pipelines.bootstrap, target)]
+    assert len(found) == len(expected) > 2
+    assert {
+        (datetime.fromisoformat(each["window"]["start"]), each["sensor"]): (each["count"], each["average_value"])
+        for each in found
+    } == expected
 
 
 # --- values
@@ -334,7 +376,8 @@ def test_a_stream_beside_a_stream(streams: Streams, how: Any) -> None:
 
 
 def test_sessions(streams: Streams) -> None:
-    batches = [*many(7, 5, rows=6), [reading(1000, "z", 0)]]
+    batches = [*many(7, 5, rows=6), [reading(600, "d", 0), reading(615, "d", 0), reading(630.001, "d", 0)]]
+    batches.append([reading(1000, "z", 0)])
     frame = sessions(
         streams.of(batches), sql.count("*").alias("rows"), time="at", gap="15 seconds", by=["sensor"], late="5 seconds"
     )

@@ -8,6 +8,7 @@ The events are those that ``kafkalite.pipelines.feeders.tracker`` sends, each ki
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
@@ -17,7 +18,7 @@ from kafkalite.pipelines.context import Context
 from kafkalite.pipelines.feeders.tracker import CLICK, PAGE_VIEW, SEARCH
 from kafkalite.pipelines.jobs.durations import seconds
 from kafkalite.pipelines.streams.sessions import sessions
-from kafkalite.pipelines.streams.values import Errors, from_json, to_record
+from kafkalite.pipelines.streams.values import from_json, to_record
 
 EVENT = """
     kind STRING, visitor STRING, at TIMESTAMP, page STRING, referrer STRING, element STRING, query STRING, hits INT
@@ -42,7 +43,7 @@ class Options:
     warehouse: str | None = None
     """A folder, or an address that Spark writes to (``hdfs://…``, ``s3a://…``), for Parquet in ``kind=…/date=…``;
     without it nothing is loaded."""
-    malformed: Errors = "fail"
+    malformed: Literal["fail", "skip"] = "fail"
     """What happens to a value that is no event."""
 
     def __post_init__(self) -> None:

@@ -20,7 +20,7 @@ from kafkalite.pipelines.context import Context
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.jobs.durations import seconds
 from kafkalite.pipelines.streams.joins import with_table
-from kafkalite.pipelines.streams.values import Errors, from_csv, to_record
+from kafkalite.pipelines.streams.values import from_csv, to_record
 from kafkalite.pipelines.streams.windows import windowed
 
 FLIGHT = """
@@ -58,7 +58,7 @@ class Options:
     results: Literal["changes", "final"] = "changes"
     """``changes``: a result comes each time that it has changed, into a compacted topic: of each key the last counts.
     ``final``: it comes once, when its window is closed, that is ``late`` past its end."""
-    malformed: Errors = "fail"
+    malformed: Literal["fail", "skip"] = "fail"
     """What happens to a line that is no flight."""
 
     def __post_init__(self) -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sql
 def sessions(
     frame: DataFrame, *aggregates: Column, time: str, gap: str, by: Sequence[str], late: str | None = None
 ) -> DataFrame:
-    """``aggregates`` of each session: rows of the same ``by``, none ``gap`` or more after the one before it.
+    """``aggregates`` of each session: rows of the same ``by``, none more than ``gap`` after the one before it.
 
     Columns: ``session`` (``start``: the first row's time; ``end``: the last one's and ``gap``), those of ``by``, the
     aggregates. A stream tells a session once, when the newest row is ``late`` (the watermark) past its end: only

@@ -1,0 +1,48 @@
+"""The options of the jobs ``delays`` and ``activity``: as the docs and the examples have them, and what is refused."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.pipelines.errors import PipelineError
+from kafkalite.pipelines.jobs import activity, delays, examples
+from kafkalite.pipelines.options import parse_table
+
+JOBS = {"delays": delays.Options, "activity": activity.Options}
+DOCS = (Path(__file__).parents[3] / "docs" / "pipelines.md").read_text()
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_the_docs_and_the_example_say_the_defaults(job: str) -> None:
+    section = DOCS.partition(f"\n### {job}\n")[2].partition("\n### ")[0]
+    (block,) = re.findall(r"^```toml\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    (example,) = (path.read_text() for path in examples() if path.name == f"{job}.toml")
+    defaults = JOBS[job]() if job == "delays" else activity.Options(warehouse="warehouse")
+    for text in (block, example):
+        assert parse_table(JOBS[job], tomllib.loads(text)["options"], job) == defaults
+    for key in re.findall(r"^# (\w+) =", example, re.MULTILINE):
+        assert hasattr(defaults, key), "what stands in a comment can be said"
+
+
+@pytest.mark.parametrize(
+    ("job", "table", "why"),
+    [
+        ("delays", {"window": "a day"}, "here: 'a day' is no length of time such as '10 seconds' or '5 minutes'"),
+        ("delays", {"late": "soon"}, "'soon' is no length of time"),
+        ("delays", {"results": "final"}, "results = 'final' needs 'late'"),
+        ("delays", {"results": "some"}, "'results' must be one of changes, final, not 'some'"),
+        ("delays", {"flight": "x"}, "unknown key 'flight' (did you mean 'flights'?)"),
+        ("activity", {"gap": "30"}, "'30' is no length of time"),
+        ("activity", {"late": ""}, "'' is no length of time"),
+        ("activity", {"malformed": "ignore"}, "'malformed' must be one of fail, skip, not 'ignore'"),
+    ],
+)
+def test_what_is_refused(job: str, table: dict[str, Any], why: str) -> None:
+    with pytest.raises(PipelineError) as caught:
+        parse_table(JOBS[job], table, "here")
+    assert why in str(caught.value)

@@ -10,6 +10,7 @@ import pytest
 
 from integration.pipelines.postgres import Postgres
 from kafkalite.pipelines.changes.copy import CopyLostError, TableCopy, TopicRow
+from kafkalite.pipelines.changes.pgoutput import Change
 from kafkalite.pipelines.changes.postgres import Slot, Table, connect, find_table, rows
 from kafkalite.pipelines.changes.records import Record, change_records, row_record
 from kafkalite.pipelines.errors import PipelineError
@@ -73,6 +74,7 @@ class Captured:
         found = list(self.slot.changes(self._done, end))
         for transaction in found:
             for change in transaction.changes:
+                assert isinstance(change, Change)
                 self.records += change_records(change, self.table.key)
         self._done = end
         return len(found)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalite.pipelines.changes.pgoutput import Change, ChangeError, Column, Relation, Truncate, Unchanged, Values
+from kafkalite.pipelines.changes.pgoutput import Change, ChangeError, Column, Relation, Unchanged, Values
 
 _BOOL, _JSON = 16, (114, 3802)
 _NUMBERS = (20, 21, 23, 26, 700, 701, 1700)
@@ -33,14 +33,8 @@ def row_record(columns: Sequence[Column], values: Values, key: Sequence[str]) ->
     return Record(_key(columns, values, key), _object(columns, values))
 
 
-def change_records(change: Change | Truncate, key: Sequence[str]) -> Iterator[Record]:
+def change_records(change: Change, key: Sequence[str]) -> Iterator[Record]:
     """The records of a change: two where an update changed the key. Raises :class:`ChangeError`."""
-    if isinstance(change, Truncate):
-        names = ", ".join(f"{relation.schema}.{relation.name}" for relation in change.relations)
-        raise ChangeError(
-            f"{names} was emptied by TRUNCATE, and the log does not say which rows went (DELETE does): begin anew with "
-            "an empty topic, a state of its own and a new slot"
-        )
     columns = change.relation.columns
     new = None if change.new is None else _complete(change.relation, change.new, change.old)
     before = None if change.old is None else _key(columns, change.old, key)

@@ -9,7 +9,7 @@ once more behind it, in its order, so that each key ends with its last value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +18,10 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from kafkalite.pipelines.changes.pgoutput import format_position, parse_position
+from kafkalite.pipelines.changes.pgoutput import Transaction, Truncate, format_position, parse_position
 from kafkalite.pipelines.changes.postgres import Slot, connect, find_table, rows, said_plainly
 from kafkalite.pipelines.changes.records import Record, change_records, row_record
+from kafkalite.pipelines.changes.topic_keys import live_keys
 from kafkalite.pipelines.errors import PipelineError
 
 FORMAT = "kafkalite-changes"
@@ -32,21 +33,26 @@ _ANEW = "begin anew with an empty topic and a state of its own"
 
 @dataclass(frozen=True)
 class ChangesOptions:
-    """Where the table is, the slot's name, and about how many changes a micro-batch has."""
+    """Where the table is, the slot's name, about how many changes a micro-batch has, and how the topic is read that
+    the records go to: only it knows which rows a ``TRUNCATE`` takes away."""
 
     url: str
     table: str
     slot: str
     limit: int
+    topic: Mapping[str, str]
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ChangesOptions:
         """From the options of a stream."""
-        return cls(options["url"], options["table"], options["slot"], int(options.get("maxChangesPerTrigger", "10000")))
+        topic = {name: value for name, value in options.items() if name == "subscribe" or name.startswith("kafka.")}
+        limit = int(options.get("maxChangesPerTrigger", "10000"))
+        return cls(options["url"], options["table"], options["slot"], limit, topic)
 
 
 class ChangesDataSource(DataSource):  # type: ignore[misc]
-    """``readStream.format("kafkalite-changes")`` with ``url``, ``table``, ``slot``, ``maxChangesPerTrigger``."""
+    """``readStream.format("kafkalite-changes")`` with ``url``, ``table``, ``slot``, ``maxChangesPerTrigger``; and
+    ``subscribe`` and ``kafka.…`` as for ``format("kafkalite")``: the topic to which the records go."""
 
     @classmethod
     def name(cls) -> str:
@@ -110,10 +116,9 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
                 for values in rows(connection, table):
                     yield row_record(table.columns, values, table.key)
                 return
-            slot = Slot(connection, self.options.slot)
-            for transaction in slot.changes(parse_position(partition.start), parse_position(partition.end)):
-                for change in transaction.changes:
-                    yield from change_records(change, table.key)
+            start, end = parse_position(partition.start), parse_position(partition.end)
+            changes = Slot(connection, self.options.slot).changes(start, end)
+            yield from records_of(changes, table.key, lambda: live_keys(self.options.topic))
 
     def commit(self, end: Offset) -> None:
         """Let PostgreSQL forget what is in the topic."""
@@ -152,3 +157,20 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         if self._connection is None or self._connection.closed:
             self._connection = connect(self.options.url)
         return Slot(self._connection, self.options.slot)
+
+
+def records_of(
+    transactions: Iterable[Transaction], key: Sequence[str], in_topic: Callable[[], Collection[bytes]]
+) -> Iterator[Record]:
+    """The records of a micro-batch's transactions; ``in_topic`` is asked for the keys with a value that those before
+    it have left in the topic, if it must be."""
+    there: dict[bytes, bool] = {}
+    for transaction in transactions:
+        for change in transaction.changes:
+            if isinstance(change, Truncate):
+                gone = {**dict.fromkeys(in_topic(), True), **there}
+                records = [Record(each, None) for each in sorted(gone) if gone[each]]
+            else:
+                records = list(change_records(change, key))
+            there.update((record.key, record.value is not None) for record in records)
+            yield from records

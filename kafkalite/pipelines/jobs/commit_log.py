@@ -68,6 +68,8 @@ def _capture(context: Context, options: Options) -> StreamingQuery:
         Slot(connection, slot).set_up(find_table(connection, options.table))
     context.spark.dataSource.register(ChangesDataSource)
     settings = {
+        **context.pipeline.kafka_options(),
+        "subscribe": options.topic,
         "url": options.database,
         "table": options.table,
         "slot": slot,

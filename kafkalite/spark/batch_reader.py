@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from kafkalite.spark.housekeeping import settle
 from kafkalite.spark.offset_reader import OffsetReader
 from kafkalite.spark.offsets import OffsetError, OffsetRange, split
 from kafkalite.spark.options import SourceOptions
@@ -40,6 +41,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
                     f"{partition.topic} partition {partition.partition}."
                 )
             ranges.append(OffsetRange(partition, start, end))
+        settle()
         pieces = split(ranges, options.min_partitions, options.max_records_per_partition)
         return [RangePartition(piece) for piece in pieces]
 

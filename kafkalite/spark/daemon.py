@@ -9,28 +9,31 @@ hundred megabytes and a second or two, for every core.
 
 from __future__ import annotations
 
-import gc
 import os
+import sys
 
-from kafkalite.spark.archives import keep_directories, use_installed
+from kafkalite.spark.archives import use_installed
 
 
 def main() -> None:
     """Load, then be Spark's daemon."""
-    # No thread may run when a daemon forks: numpy's library of linear algebra would start some, and so would pyarrow,
-    # which is therefore left to the workers.
+    # No thread that a fork would lose may run: numpy's library of linear algebra would start some.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     use_installed()
     from pyspark import daemon
 
-    from kafkalite.spark.kernels import warm_up
-
-    warm_up()
-    keep_directories()
-    # What is there now stays: a collection in a worker must not write to it, and so copy it.
-    gc.collect()
-    gc.freeze()
+    if "pyspark.worker" in sys.argv:
+        _load()
     daemon.manager()
+
+
+def _load() -> None:
+    """What a worker needs for its first task."""
+    from kafkalite.spark import decode, kernels, reading  # noqa: F401
+    from kafkalite.spark.housekeeping import settle
+
+    kernels.warm_up()
+    settle()
 
 
 if __name__ == "__main__":

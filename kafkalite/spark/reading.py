@@ -19,6 +19,7 @@ from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.errors import KafkaClientError, OffsetOutOfRangeError
 from kafkalite.spark.client.fetch import EARLIEST, LATEST, fetch_range, list_offsets
 from kafkalite.spark.errors import KafkaDataLossError, KafkaReadError
+from kafkalite.spark.housekeeping import settle
 from kafkalite.spark.offsets import OffsetRange
 from kafkalite.spark.options import SourceOptions
 
@@ -51,6 +52,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
     # Not before a task needs them: planning happens in a process of its own, and machine code takes a while to load.
     from kafkalite.spark.decode import BatchError, Decoder
 
+    settle()
     topic, number = wanted.partition
     cluster = worker_cluster(options.client)
     decoder = Decoder(topic, number, include_headers=options.include_headers, check_crcs=options.client.check_crcs)

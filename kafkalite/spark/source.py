@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kafkalite.spark.housekeeping import settle
 from kafkalite.spark.options import OptionError, SourceOptions, includes_headers
 from kafkalite.spark.sink_options import SinkOptions
 
@@ -33,6 +34,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
 
     def schema(self) -> StructType:
         """Spark's columns of a topic; ``headers`` only where ``includeHeaders`` asks for them."""
+        settle()
         return read_schema(includes_headers(self.options))
 
     def reader(self, schema: Any) -> DataSourceReader:  # noqa: ARG002  (Spark's signature; the columns are fixed)

@@ -179,7 +179,7 @@ def test_every_line_once(pipeline: Pipeline, shared_cluster: LocalCluster, topic
         write()
         brokers = broker_records(shared_cluster)
         wait_until_read(pipeline, watching, [*ledgers(pipeline.folder), *brokers])
-        wait_for(lambda: len(archived(pipeline)) >= len(watching.read()), "the archive", TIMEOUT)
+        wait_for(lambda: len(archived(pipeline)) >= len(watching.read()), "the archive", TIMEOUT, interval=1)
         pipeline.stop()
     read = watching.read()
     assert_in_order(read, [*ledgers(pipeline.folder), *brokers])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import shlex
 import subprocess
 import sys
 from collections import defaultdict
@@ -23,7 +25,7 @@ from integration.harness.clients import fresh_topic
 from integration.harness.records import Item
 from integration.harness.wait import wait_for
 from integration.pipelines.reading import json_records
-from integration.pipelines.worker import WORKER, Worker
+from integration.pipelines.worker import Worker
 from integration.spark.topics import new_topic, produce
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.pipelines.context import Context
@@ -32,9 +34,10 @@ from kafkalite.pipelines.jobs.alert_rules import AlertRule
 from kafkalite.pipelines.jobs.metrics import Options, start
 from kafkalite.pipelines.pipeline import Pipeline, Trigger
 
+DOCS = Path(__file__).parents[2] / "docs" / "pipelines.md"
 WINDOW, LATE = 2.0, 1.0
 HELD = 200_000_000
-TIMEOUT = 180
+TIMEOUT = 300
 MEMORY = AlertRule("memory", "resident_bytes", ">", HELD / 2, "1 second", "hoarder")
 CPU = AlertRule("cpu", "cpu_seconds", ">", 0.05, "500 milliseconds", "burner", rate=True)
 GONE = AlertRule("gone", "up", "<", 1, process="[bh]*er")
@@ -104,11 +107,13 @@ class Job:
 
     def wait_for(self, rule: AlertRule, *states: str) -> None:
         """Until ``rule`` has told these ``states``, in this order and no others."""
-        wait_for(lambda: [alert["state"] for alert in self.told(rule)] == [*states], f"{rule}: {states}", TIMEOUT)
+        wait_for(
+            lambda: [alert["state"] for alert in self.told(rule)] == [*states], f"{rule}: {states}", TIMEOUT, interval=1
+        )
 
     def wait_until_resolved(self, rule: AlertRule) -> None:
         """Until what ``rule`` told last is the end of an alert: a busy machine makes several of one."""
-        wait_for(lambda: self.told(rule)[-1]["state"] == "resolved", f"{rule}: resolved", TIMEOUT)
+        wait_for(lambda: self.told(rule)[-1]["state"] == "resolved", f"{rule}: resolved", TIMEOUT, interval=1)
 
 
 @pytest.fixture
@@ -119,14 +124,27 @@ def job(spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path) -> Jo
     return job
 
 
+def documented_command() -> list[str]:
+    """How docs/pipelines.md calls the sampler."""
+    section = DOCS.read_text().partition("### metrics\n")[2]
+    return shlex.split(section.partition("```sh\n")[2].partition("```")[0].replace("\\\n", ""))
+
+
 @contextmanager
-def sampler(job: Job, processes: Mapping[str, int]) -> Iterator[None]:
-    """The feeder in a process of its own, two samples a second; ended by SIGTERM."""
-    command = [sys.executable, "-m", "kafkalite.pipelines.feeders.metrics", "--bootstrap-server", job.bootstrap]
-    command += ["--topic", job.samples, "--interval", "0.5", "--host", "here", "--cluster", "--topics", job.samples]
-    command += [f"--process={name}={pid}" for name, pid in processes.items()]
-    command += [f"--match=sleepers={WORKER} {job.samples}"]
-    process = subprocess.Popen(command)
+def sampler(job: Job, cluster: LocalCluster, processes: Mapping[str, int]) -> Iterator[None]:
+    """The feeder in a process of its own, called as in the docs, two samples a second; ended by SIGTERM."""
+    here = {
+        "python": sys.executable,
+        "localhost:9092": job.bootstrap,
+        "metrics": job.samples,
+        "5": "0.5",
+        "brokers=kafkalite.* broker start": f"brokers=kafkalite.* broker start .*{cluster.directory}",
+        "web:sites=4711": f"web:sites={os.getpid()}",
+    }
+    command = documented_command()
+    assert here.keys() <= set(command)
+    command = [here.get(argument, argument) for argument in command] + ["--host", "here", "--topics", job.samples]
+    process = subprocess.Popen([*command, *(f"--process={name}={pid}" for name, pid in processes.items())])
     try:
         yield
     finally:
@@ -135,10 +153,9 @@ def sampler(job: Job, processes: Mapping[str, int]) -> Iterator[None]:
 
 
 def test_brokers_and_processes(job: Job, shared_cluster: LocalCluster) -> None:
-    with Worker() as hoarder, Worker() as burner, Worker(WORKER, job.samples) as sleeper:
-        brokers = {f"broker-{number}:brokers": shared_cluster.pid(number) for number in shared_cluster.broker_ids}
-        workers = {"hoarder:workers": hoarder.pid, "burner:workers": burner.pid}
-        with sampler(job, {**brokers, **workers}):
+    with Worker() as hoarder, Worker() as burner, Worker() as sleeper:
+        workers = {"hoarder:workers": hoarder.pid, "burner:workers": burner.pid, "sleeper": sleeper.pid}
+        with sampler(job, shared_cluster, workers):
             with job.running():
                 hoarder.do(f"hold {HELD}")
                 job.wait_for(MEMORY, "raised")
@@ -158,12 +175,8 @@ def test_brokers_and_processes(job: Job, shared_cluster: LocalCluster) -> None:
     assert_same_figures(found_figures(job), expected_figures(taken))
     assert job.told(MEMORY) == expected_alerts(taken, MEMORY, "hoarder")
     assert job.told(CPU) == expected_alerts(taken, CPU, "burner")
-    assert {one["process"] for one in taken} >= {
-        "broker-1",
-        f"sleepers-{sleeper.pid}",
-        f"topic.{job.samples}",
-        "broker.1",
-    }
+    brokers = {f"brokers-{shared_cluster.pid(number)}" for number in shared_cluster.broker_ids}
+    assert {one["process"] for one in taken} >= brokers | {"web", "sleeper", f"topic.{job.samples}", "broker.1"}
 
 
 def test_what_the_protocol_tells(make_cluster: ClusterFactory) -> None:
@@ -185,7 +198,7 @@ def test_what_the_protocol_tells(make_cluster: ClusterFactory) -> None:
     assert found == {f"topic.{topic}": whole, "group.readers": {"lag": 2}}
     cluster.kill_broker(2)
     short = {**whole, "under_replicated_partitions": 2}
-    wait_for(lambda: figures()[f"topic.{topic}"] == short, "half of the replicas are gone", TIMEOUT)
+    wait_for(lambda: figures()[f"topic.{topic}"] == short, "half of the replicas are gone", TIMEOUT, interval=1)
 
 
 def seconds(text: str) -> float:

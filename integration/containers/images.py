@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from integration.containers.daemon import DockerError, docker
@@ -25,6 +26,8 @@ PYTHON = "python:3.12-slim"
 ZOOKEEPER = "zookeeper:3.9"
 REPOSITORY = "kafkalite-test"
 PULL_TIMEOUT = 120.0
+KEPT = 5
+"""Images of brokers that stay, the newest: each state of the sources makes one."""
 
 
 def exists(image: str) -> bool:
@@ -32,6 +35,7 @@ def exists(image: str) -> bool:
     return docker("image", "inspect", "--format", "{{.Id}}", image, check=False) != ""
 
 
+@cache
 def official(image: str) -> bool:
     """Whether ``image`` is there, or a registry gives it."""
     if exists(image):
@@ -94,6 +98,9 @@ def broker() -> str:
                 *("--build-arg", f"BASE={ground}", "--build-arg", "PIP_ARGS=--no-index"),
                 *("--file", context / "docker" / "broker.Dockerfile", context),
             )
+        old = docker("images", "--format", "{{.Repository}}:{{.Tag}}", f"{REPOSITORY}/broker").split()[KEPT:]
+        if old:
+            docker("rmi", *old, check=False)  # one that is in use stays
     return image
 
 

@@ -49,7 +49,7 @@ def produce(bootstrap: str, topic: str, *values: str) -> None:
 
 def consume(bootstrap: str, topic: str, count: int) -> list[str]:
     """The first ``count`` values of ``topic``, sorted; no group is needed for it."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", **QUIET})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False, **QUIET})
     partitions = consumer.list_topics(topic).topics[topic].partitions
     consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
     found: list[str] = []

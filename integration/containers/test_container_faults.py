@@ -60,19 +60,21 @@ def run(place: Place, fault: Callable[[Stage], str], seed: int, records: int) ->
     system.wait_ready()
     topic = fresh_topic(fault.__name__.replace("_", "-"))
     create_topic(system, topic, PARTITIONS)
-    load = Load(system, topic, PARTITIONS, str(seed))
+    load = Load(system, topic, PARTITIONS, f"{seed} {fault.__name__}")
     print(f"\nKAFKALITE_SEED={seed} {fault.__name__}: ", end="", flush=True)
     try:
         load.start()
         load.wait_more(records // 3)
-        seen = fault(Stage(system, load, random.Random(seed), records // 3, place.disk))
+        seen = fault(Stage(system, load, random.Random(f"{seed} {fault.__name__}"), records // 3, place.disk))
         print(seen, flush=True)
         system.wait_ready()
         wait_in_sync(system, topic, PARTITIONS, timeout=120.0)
         load.wait_more(records // 3)
         history = load.finish()
         print(f"  {judge(history)}; {load.acknowledged:,} acknowledged, {time.monotonic() - begun:.1f} s", flush=True)
-    except BaseException:
+        load.forget()
+    except BaseException as error:
+        print(f"KAFKALITE_SEED={seed} {fault.__name__} failed: {error}", flush=True)
         for broker in system.broker_ids:
             lines = system.logs(system.broker(broker)).splitlines()
             print(f"---- broker {broker}, the last of {len(lines)} lines", *lines[-LAST_LINES:], sep="\n", flush=True)

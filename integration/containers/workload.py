@@ -91,8 +91,12 @@ class Load:
         assert self._process.wait(PATIENCE) == 0, self._complaint()
         return [*load(self._events), *replicas(self.system, self.topic, self.partitions)]
 
+    def forget(self) -> None:
+        """The history was as it should be: its file, which would tell what was wrong, may go."""
+        self._events.unlink()
+
     def close(self) -> None:
-        """Whatever happened, nothing is left."""
+        """Whatever happened, no process is left."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()

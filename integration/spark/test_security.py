@@ -1,4 +1,4 @@
-"""The client of the Spark source against real Kafka with TLS and SASL: nobody else has listeners of all kinds."""
+"""Reading and writing by the Spark source's client on real Kafka with TLS and SASL: nobody else has such listeners."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+import pyarrow as pa
 import pytest
 
 from integration.conftest import TEST_OVERRIDES
@@ -22,8 +23,15 @@ from kafkalite.spark.client.cluster import Cluster
 from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.errors import AuthenticationError, KafkaClientError
 from kafkalite.spark.client.fetch import LATEST, fetch_range, list_offsets
+from kafkalite.spark.offsets import OffsetRange
+from kafkalite.spark.options import SourceOptions
+from kafkalite.spark.reading import read_range
+from kafkalite.spark.sink import commit, write_attempt
+from kafkalite.spark.sink_options import SinkOptions
+from kafkalite.spark.writer import write_at_least_once
 
 TOPIC = TopicPartition("secret", 0)
+WRITTEN = TopicPartition("written", 0)
 PASSWORD = "changeit"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -41,9 +49,9 @@ class Secure(NamedTuple):
     ports: Mapping[str, int]
     folder: Path
 
-    def config(self, listener: str, **more: str) -> ClientConfig:
-        """How a client reaches ``listener`` with the right settings, ``more`` apart."""
-        settings = {
+    def settings(self, listener: str) -> dict[str, str]:
+        """How a client reaches ``listener``."""
+        return {
             "bootstrap.servers": f"localhost:{self.ports[listener]}",
             "security.protocol": PROTOCOLS[listener],
             "ssl.truststore.location": str(self.folder / "ca.pem"),
@@ -52,6 +60,10 @@ class Secure(NamedTuple):
             "sasl.jaas.config": f'{SCRAM} required username="alice" password="alice-secret";',
             "default.api.timeout.ms": "5000",
         }
+
+    def config(self, listener: str, **more: str) -> ClientConfig:
+        """The right settings, ``more`` apart."""
+        settings = self.settings(listener)
         return ClientConfig.from_kafka(settings | {name.replace("_", "."): value for name, value in more.items()})
 
 
@@ -123,11 +135,14 @@ def free_ports(count: int) -> list[int]:
 
 
 def fill(cluster: LocalCluster) -> None:
-    """A topic of records, large ones, too."""
+    """A topic of records, large ones, too; and an empty one."""
     with Cluster(ClientConfig.from_kafka({"bootstrap.servers": cluster.bootstrap})) as client:
         kind = request_class(ApiKey.CREATE_TOPICS).CreatableTopic
-        wanted = kind(name=TOPIC.topic, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-        fields = {"topics": [wanted], "timeout_ms": 10_000, "validate_only": False}
+        wanted = [
+            kind(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+            for name in (TOPIC.topic, WRITTEN.topic)
+        ]
+        fields = {"topics": wanted, "timeout_ms": 10_000, "validate_only": False}
         client.retry("CreateTopics", lambda: client.any_connection().ask(ApiKey.CREATE_TOPICS, fields, 4))
         leader = client.retry("leader", lambda: client.leader_connection(TOPIC))
         version = leader.version(ApiKey.PRODUCE, 8)
@@ -147,6 +162,34 @@ def read(config: ClientConfig) -> int:
 @pytest.mark.parametrize("listener", ["TLS", "PLAIN", "SCRAM"])
 def test_reading(secure: Secure, listener: str) -> None:
     assert read(secure.config(listener)) == COUNT
+
+
+@pytest.mark.parametrize("listener", ["TLS", "PLAIN", "SCRAM"])
+def test_writing(secure: Secure, listener: str) -> None:
+    """At least once, and in a transaction that is decided upon: every broker and coordinator is asked the same way."""
+    kafka = {f"kafka.{name}": value for name, value in secure.settings(listener).items()}
+    sink = SinkOptions.parse({**kafka, "topic": WRITTEN.topic})
+    small, large = (f"{listener} {number}".encode() for number in range(2))
+    rows = [pa.record_batch({"value": [text.ljust(size)]}) for text, size in ((small, 10), (large, 300_000))]
+    write_at_least_once(sink, iter(rows[:1]))
+    attempt = write_attempt(sink, f"query-{listener}", 0, "ab", iter(rows[1:]))
+    assert values(secure, listener)[-1].strip() == small, "not decided"
+    commit(sink, [attempt])
+    assert [value.strip() for value in values(secure, listener)[-2:]] == [small, large]
+
+
+def values(secure: Secure, listener: str) -> list[bytes]:
+    """What was written and is committed."""
+    kafka = {f"kafka.{name}": value for name, value in secure.settings(listener).items()}
+    source = {**kafka, "kafka.isolation.level": "read_committed", "subscribe": WRITTEN.topic}
+    options = SourceOptions.parse(source, streaming=False)
+    with Cluster(options.client) as client:
+        end = list_offsets(client, {WRITTEN: LATEST})[WRITTEN]
+    return [
+        value
+        for batch in read_range(options, OffsetRange(WRITTEN, 0, end))
+        for value in batch.column("value").to_pylist()
+    ]
 
 
 def test_the_other_scram(secure: Secure) -> None:

@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -113,10 +114,10 @@ class Driver:
     """``kafkalite pipeline run`` as a process with children, all of which can be killed at once."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "kafkalite.cli.main", "pipeline", "run", "fleet.toml", "--state", "state"]
-        self.log = folder / "run.log"
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+        self._folder = folder
+        self._log = folder / "run.log"
+        self._failures = 0
+        self._process = self._start()
 
     def kill(self) -> None:
         """-9, the JVM with it."""
@@ -124,9 +125,22 @@ class Driver:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(30)
 
-    def check(self) -> None:
-        """It still runs."""
-        assert self._process.poll() is None, self.log.read_text()
+    def start_again(self) -> None:
+        """After :meth:`kill`."""
+        self._process = self._start()
+
+    def supervise(self) -> None:
+        """Start it again where it has failed, as an operating system would; not for ever."""
+        if self._process.poll() is not None:
+            # Spark gives its own Python processes ten seconds to start, which a busy machine may not have.
+            self._failures += 1
+            assert self._failures <= 3, self._log.read_text()
+            self.start_again()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "kafkalite.cli.main", "pipeline", "run", "fleet.toml", "--state", "state"]
+        with self._log.open("ab") as log:
+            return subprocess.Popen(command, cwd=self._folder, stdout=log, stderr=log, start_new_session=True)
 
 
 def run_once(spark: SparkSession, nodes: Nodes, state: Path, options: Options) -> None:
@@ -149,12 +163,15 @@ def change_under_kills(nodes: Nodes, folder: Path) -> list[Record]:
     first, wanted = len(nodes.fleet.rows), list[Record]()
     driver = Driver(folder)
 
-    def come(count: int) -> None:
-        def have() -> bool:
-            driver.check()
-            return len(nodes.records()) >= first + count
+    def wait(condition: Callable[[], bool], what: str) -> None:
+        def supervised() -> bool:
+            driver.supervise()
+            return condition()
 
-        wait_for(have, f"{count} changes in the topic", LONG, interval=0.5)
+        wait_for(supervised, what, LONG, interval=0.5)
+
+    def come(count: int) -> None:
+        wait(lambda: len(nodes.records()) >= first + count, f"{count} changes in the topic")
 
     try:
         come(0)
@@ -163,9 +180,9 @@ def change_under_kills(nodes: Nodes, folder: Path) -> list[Record]:
             wanted += nodes.fly(EACH)
             come(chance.randrange(before + 1, len(wanted)))
             driver.kill()
-            driver = Driver(folder)
+            driver.start_again()
         come(len(wanted))
-        wait_for(nodes.are_equal, "the copy is the table", LONG, interval=0.5)
+        wait(nodes.are_equal, "the copy is the table")
     finally:
         driver.kill()
     return wanted

@@ -27,6 +27,8 @@ def summary(error: BaseException | str) -> str:
     causes = [f"{name}: {said}" for name, said in _JAVA.findall(text) if not _NOISE.match(said)]
     if causes:
         return _one_line(causes[-1])
+    if java is not None:
+        return _one_line(text)
     first = next((each for each in text.splitlines() if each.strip()), type(error).__name__)
     return _one_line(first)
 

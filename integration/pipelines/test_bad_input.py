@@ -97,7 +97,7 @@ WITH_SPARK = [
     ),
     (TABLE.replace("customers", "nobody") + TO_TOPIC, 'relation "nobody" does not exist'),
     (TABLE.replace('"id"', '"number"') + TO_TOPIC, 'column "number" does not exist'),
-    (TABLE.replace("URL", "jdbc:postgresql://127.0.0.1:NOWHERE/x") + TO_TOPIC, "no connection at jdbc:postgresql://127.0.0.1:NOWHERE/x: Connection"),
+    (TABLE.replace("URL", "jdbc:postgresql://127.0.0.1:NOWHERE/x") + TO_TOPIC, "NOWHERE/x: Connection refused"),
     (TABLE.replace("URL", "jdbc:mysql://127.0.0.1/x") + TO_TOPIC, "the driver com.mysql.cj.jdbc.Driver is not there"),
 ]
 

@@ -38,7 +38,7 @@ def test_all_of_it() -> None:
         nested = { names = ["${env:SECRET}"] }
     """
     kafka = {"bootstrap.servers": "here:9092", "sasl.password": "s", "fetch.min.bytes": "10", "check.crcs": "true"}
-    spark = {"spark.executor.memory": "2g", "spark.executor.cores": "2"}
+
     pipeline = parse(text, "p.toml", {"SECRET": "s"})
     assert pipeline == Pipeline(
         "p-1.x",

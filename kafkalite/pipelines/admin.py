@@ -10,12 +10,10 @@ from typing import Any
 
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.pipeline import Pipeline
+from kafkalite.spark.client.config import ClientConfig, ClientConfigError
 
 TIMEOUT = 15.0
 """Seconds for a cluster to answer."""
-# What Spark's source and sink and librdkafka's clients call by the same name and mean in the same way.
-_SHARED = ("bootstrap.servers", "client.id", "security.protocol", "sasl.username", "sasl.password", "ssl.ca.location")
-_SHARED_SASL = ("sasl.mechanism", "sasl.mechanisms")
 
 
 def check_topics(pipeline: Pipeline, topics: Collection[str]) -> None:
@@ -44,10 +42,39 @@ def ensure_topic(pipeline: Pipeline, topic: str, partitions: int, configs: Mappi
             raise PipelineError(f"{pipeline.where}: topic '{topic}' cannot be created: {reason.str()}") from None
 
 
+def librdkafka_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
+    """The addresses, TLS and SASL of a pipeline's client, under librdkafka's names. Raises ``ClientConfigError``."""
+    config = ClientConfig.from_kafka(kafka)
+    told: dict[str, Any] = {
+        "bootstrap.servers": ",".join(f"{host}:{port}" for host, port in config.bootstrap_servers),
+        "client.id": kafka.get("client.id", "kafkalite-pipeline"),
+        "security.protocol": config.security_protocol,
+    }
+    if config.tls:
+        ssl = config.ssl
+        told |= {
+            "ssl.ca.location": ssl.truststore_location,
+            "ssl.ca.pem": ssl.truststore_certificates,
+            "ssl.certificate.location": ssl.keystore_location,
+            "ssl.key.location": ssl.keystore_location,
+            "ssl.certificate.pem": ssl.keystore_certificate_chain,
+            "ssl.key.pem": ssl.keystore_key,
+            "ssl.key.password": ssl.key_password,
+            "ssl.endpoint.identification.algorithm": "https" if ssl.check_hostname else "none",
+        }
+    if config.sasl is not None:
+        sasl = config.sasl
+        told |= {"sasl.mechanism": sasl.mechanism, "sasl.username": sasl.username, "sasl.password": sasl.password}
+    return {name: value for name, value in told.items() if value is not None}
+
+
 def _admin(pipeline: Pipeline) -> Any:
     from confluent_kafka.admin import AdminClient
 
-    settings = {key: value for key, value in pipeline.kafka.items() if key in _SHARED + _SHARED_SASL}
+    try:
+        settings = librdkafka_settings(pipeline.kafka)
+    except ClientConfigError as error:
+        raise PipelineError(f"{pipeline.where} [kafka]: {error}") from None
     return AdminClient({**settings, "log_level": 0})
 
 

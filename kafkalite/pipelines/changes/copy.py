@@ -52,6 +52,11 @@ class TableCopy:
             table = find_table(connection, self._name)
             connection.execute(_POSITIONS)
             known = self._known(connection, table)
+            if known is not None and known["topic"] != self._topic:
+                raise PipelineError(
+                    f"table {table.name} is the copy of topic '{known['topic']}': to make one of '{self._topic}' of it,"
+                    f" empty it, and DELETE FROM kafkalite_copies WHERE copy = '{table.name}'"
+                )
             if known is not None and known["intact"]:
                 return str(known["generation"])
             full = connection.execute(f"SELECT EXISTS (SELECT FROM {table.name})").fetchone()[0]
@@ -100,11 +105,11 @@ class TableCopy:
     def _known(self, connection: Any, table: Table) -> Mapping[str, Any] | None:
         """What the database says of the copy, which nobody else may change until the end of the transaction."""
         row = connection.execute(
-            "SELECT generation, positions, topic = %s AND file = pg_relation_filenode(%s)"
-            " FROM kafkalite_copies WHERE copy = %s FOR UPDATE",
-            (self._topic, table.oid, table.name),
+            "SELECT topic, generation, positions, file = pg_relation_filenode(%s) FROM kafkalite_copies"
+            " WHERE copy = %s FOR UPDATE",
+            (table.oid, table.name),
         ).fetchone()
-        return row and dict(zip(("generation", "positions", "intact"), row, strict=True))
+        return row and dict(zip(("topic", "generation", "positions", "intact"), row, strict=True))
 
 
 def latest(rows: Iterable[TopicRow]) -> dict[bytes, bytes | None]:
@@ -114,28 +119,27 @@ def latest(rows: Iterable[TopicRow]) -> dict[bytes, bytes | None]:
 
 def _write(connection: Any, table: Table, values: Mapping[bytes, bytes | None]) -> None:
     """Rows with a value come or change, the others go."""
-    columns = ", ".join(_quote(column.name) for column in table.columns)
-    key = ", ".join(_quote(name) for name in table.key)
-    others = ", ".join(
-        f"{_quote(column.name)} = excluded.{_quote(column.name)}"
-        for column in table.columns
-        if column.name not in table.key
-    )
-    row = f"json_populate_record(NULL::{table.name}, %s)"
+    columns = [_quote(column.name) for column in table.columns]
+    key = [_quote(name) for name in table.key]
+    others = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in key)
     connection.execute("CREATE TEMPORARY TABLE incoming (key json NOT NULL, value json) ON COMMIT DROP")
     with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN") as copy:
         for each, value in values.items():
             copy.write_row((each.decode(), None if value is None else value.decode()))
+    made = f"json_populate_record(NULL::{table.name}, incoming"
     connection.execute(
-        f"DELETE FROM {table.name} WHERE ({key}) IN"
-        f" (SELECT {key} FROM incoming, {row % 'incoming.key'} WHERE incoming.value IS NULL)"
+        f"DELETE FROM {table.name} WHERE ({', '.join(key)}) IN"
+        f" (SELECT {_made(key)} FROM incoming, {made}.key) AS made WHERE incoming.value IS NULL)"
     )
     connection.execute(
-        f"INSERT INTO {table.name} ({columns}) OVERRIDING SYSTEM VALUE"
-        f" SELECT {columns} FROM (SELECT (r).* FROM (SELECT {row % 'value'} AS r FROM incoming"
-        f" WHERE value IS NOT NULL) AS rows) AS columns"
-        f" ON CONFLICT ({key}) DO {f'UPDATE SET {others}' if others else 'NOTHING'}"
+        f"INSERT INTO {table.name} ({', '.join(columns)}) OVERRIDING SYSTEM VALUE"
+        f" SELECT {_made(columns)} FROM incoming, {made}.value) AS made WHERE incoming.value IS NOT NULL"
+        f" ON CONFLICT ({', '.join(key)}) DO {f'UPDATE SET {others}' if others else 'NOTHING'}"
     )
+
+
+def _made(columns: Iterable[str]) -> str:
+    return ", ".join(f"made.{column}" for column in columns)
 
 
 def _quote(name: str) -> str:

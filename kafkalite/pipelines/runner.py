@@ -110,7 +110,8 @@ class Run:
             job = load_job(self._pipeline)
             from kafkalite.pipelines.session import session
 
-            with session(self._pipeline, self._state.path / "spark.log") as spark:
+            # Once more: Spark has a handler of its own for SIGINT, which cancels what is under way.
+            with session(self._pipeline, self._state.path / "spark.log") as spark, self._signals():
                 self._listen(spark)
                 self._start(spark, job)
                 self._to(RunState.RUNNING)

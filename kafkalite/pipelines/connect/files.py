@@ -121,6 +121,10 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
             return start
         return entries_to_json(ends)
 
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """How far the files reached at the last look, limits apart."""
+        return entries_to_json(self._files.latest) or None
+
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """What is there at the first look is all that will be read."""
         self._once = True

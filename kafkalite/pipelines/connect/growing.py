@@ -101,6 +101,8 @@ class GrowingFiles:
         self._joined = joined
         self._copies = copies
         self._cut: set[tuple[str, int]] = set()
+        self.latest: Entries = {}
+        """How far every file reached at the last look."""
 
     def look(self, known: Mapping[str, Entry]) -> dict[str, Seen]:
         """Every file that is to be read: the oldest first, a copy before what it was made of."""
@@ -150,7 +152,9 @@ class GrowingFiles:
         where they are given. Files that are gone are left out."""
         moved: Entries = {}
         left = most
-        for identity, seen in self.look(known).items():
+        looked = self.look(known)
+        self.latest = {identity: replace(seen.entry, position=seen.size) for identity, seen in looked.items()}
+        for identity, seen in looked.items():
             entry = seen.entry
             limit = seen.size if sizes is None or seen.rank is Rank.COPY else min(seen.size, sizes.get(identity, 0))
             end = entry.position

@@ -59,6 +59,9 @@ def test_micro_batches_are_bounded(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_bytes(b"1234\n5678\n" + b"x" * 50 + b"\nend")
     reader = Reader(tmp_path, maxBytesPerTrigger="12")
     assert [reader.batch() for _ in range(3)] == [[b"1234", b"5678"], [b"x" * 50], []]
+    latest = reader.reader.reportLatestOffset()
+    assert latest is not None
+    assert [entry["position"] for entry in latest.values()] == [(tmp_path / "a.log").stat().st_size]
     with (tmp_path / "a.log").open("ab") as file:
         file.write(b"!\n")
     assert reader.batch() == [b"end!"]

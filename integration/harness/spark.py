@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ROOT = Path(__file__).parents[2]
+TOO_BUSY = "Python worker failed to connect back"
+"""How a query fails where the machine lets a Python process of Spark's start later than the ten seconds it is given."""
 
 
 def new_session(folder: Path) -> SparkSession:

@@ -20,11 +20,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from integration.harness.spark import ROOT
+from integration.harness.spark import ROOT, quick_python
 from integration.spark.killing import KillingDataSource, reached
 from kafkalite.spark.source import KafkaliteDataSource
 
-ATTEMPTS = 5
+ATTEMPTS = 10
 AT_ONCE = 2
 """Queries that start at the same time."""
 
@@ -141,7 +141,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def main() -> None:
     """All of them in one small session; ends when they have, one way or the other."""
     bootstrap, folder, master, tasks, order = sys.argv[1:]
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = quick_python(Path(folder))
     builder = SparkSession.builder.master(master)
     for name, value in {
         "spark.ui.enabled": "false",

@@ -59,7 +59,8 @@ def numbers(spark: SparkSession, count: int = ROWS) -> DataFrame:
 
 
 def test_all_codecs_keys_and_headers(spark: SparkSession, shared_cluster: LocalCluster, read: Read) -> None:
-    """Written by us, read by Spark's own source; partitions are those that the Java client's partitioner chooses."""
+    """Written by us and by Spark's own sink, read by both sources: the same rows, in the partitions of Java's
+    partitioner."""
     ours, theirs = (new_topic(shared_cluster, name, PARTITIONS) for name in ("ours", "theirs"))
     frame = numbers(spark).selectExpr(
         "if(cast(key as int) % 7 = 0, null, cast(value as binary)) value",
@@ -72,9 +73,13 @@ def test_all_codecs_keys_and_headers(spark: SparkSession, shared_cluster: LocalC
         write(part, shared_cluster, topic=ours, kafka_compression_type=codec, kafka_batch_size="3000")
     write(frame.drop("codec"), shared_cluster, "kafka", topic=theirs)
     columns = ["cast(cast(key as string) as int) number", "value", "headers", "partition"]
-    found = [read(topic).selectExpr(*columns).orderBy("number").collect() for topic in (ours, theirs)]
+    found = [
+        read(topic, source).selectExpr(*columns).orderBy("number").collect()
+        for topic in (ours, theirs)
+        for source in ("kafka", "kafkalite")
+    ]
     assert len(found[0]) == ROWS
-    assert found[0] == found[1]
+    assert found == found[:1] * 4
 
 
 def test_topics_and_partitions_by_row(spark: SparkSession, shared_cluster: LocalCluster, read: Read) -> None:
@@ -105,9 +110,13 @@ def test_a_named_write_happens_once(
     assert transactions.open_transactions(PREFIX) == []
 
 
-@pytest.mark.parametrize("exactly_once", ["true", "false"])
+@pytest.mark.parametrize(
+    ("sink", "exactly_once"),
+    [("kafkalite", "true"), ("kafkalite", "false"), ("kafka", "false")],
+    ids=["once", "at-least-once", "of-spark"],
+)
 def test_a_stream_from_topic_to_topic(
-    spark: SparkSession, shared_cluster: LocalCluster, read: Read, tmp_path: Path, exactly_once: str
+    spark: SparkSession, shared_cluster: LocalCluster, read: Read, tmp_path: Path, sink: str, exactly_once: str
 ) -> None:
     source, target = (new_topic(shared_cluster, name, PARTITIONS) for name in ("from", "to"))
     write(numbers(spark), shared_cluster, topic=source)
@@ -118,7 +127,7 @@ def test_a_stream_from_topic_to_topic(
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", ROWS // 3)
         .load()
-        .writeStream.format("kafkalite")
+        .writeStream.format(sink)
         .option("kafka.bootstrap.servers", shared_cluster.bootstrap)
         .option("topic", target)
         .option("kafkalite.exactlyOnce", exactly_once)

@@ -125,7 +125,8 @@ class Run:
         context = Context(spark, self._pipeline, self._state.path, self._moved)
         self._queries = job.module.start(context, job.options)
         names = ", ".join(query.name for query in self._queries)
-        self._say(f"{self._pipeline.name}: running ({names}), state in {self._state.path}")
+        what = f"{job.module.describe(job.options)}; " if hasattr(job.module, "describe") else ""
+        self._say(f"{self._pipeline.name}: {what}queries {names}, state in {self._state.path}")
 
     def _listen(self, spark: Any) -> None:
         from kafkalite.pipelines.progress import Listener

@@ -5,7 +5,7 @@ Answers to: ``org.apache.kafka.connect.runtime.Connect``, with one connector. Sh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as sf
@@ -31,11 +31,12 @@ from kafkalite.pipelines.connect.options import (
 from kafkalite.pipelines.connect.records import checked, dead_letters, for_topic, key_column, value_column, watched
 from kafkalite.pipelines.connect.sinks import Files
 from kafkalite.pipelines.connect.sources import read_files, read_topic
+from kafkalite.pipelines.connect.sql import without_secrets
 from kafkalite.pipelines.context import Context
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.pipeline import Pipeline
 
-__all__ = ["Options", "check", "start"]
+__all__ = ["Options", "check", "describe", "start"]
 
 QUERY = "connect"
 
@@ -51,6 +52,17 @@ def check(pipeline: Pipeline, options: Options) -> None:
         ensure_topic(pipeline, sink.topic, sink.partitions, {})
     ends = [each.topic for each in (source, sink) if isinstance(each, TopicSource | TopicSink)]
     check_topics(pipeline, [*ends, *filter(None, [options.errors.topic])])
+
+
+def describe(options: Options) -> str:
+    """What goes where, for people."""
+    return f"{_name(options.source)} -> {_name(options.sink)}, errors: {options.errors.topic or options.errors.policy}"
+
+
+def _name(end: Mapping[str, object]) -> str:
+    if "url" in end:
+        return f"table {end.get('table') or '(query)'} at {without_secrets(str(end['url']))}"
+    return f"{end['type']} {end.get('topic') or end.get('path')}"
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:

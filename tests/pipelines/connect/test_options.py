@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from kafkalite.pipelines.connect.job import describe
 from kafkalite.pipelines.connect.options import (
+    Errors,
     FileSink,
     FilesSource,
     JdbcSource,
@@ -62,3 +64,11 @@ def test_dead_letters_want_a_topic(errors: dict[str, str]) -> None:
 def test_sizes_and_times() -> None:
     assert [parse_size(text) for text in ("10", "2 kB", "16 MB", "1g")] == [10, 2048, 16 << 20, 1 << 30]
     assert [parse_time(text) for text in ("5 seconds", "200 milliseconds", "1.5 minutes")] == [5.0, 0.2, 90.0]
+
+
+def test_what_goes_where() -> None:
+    files = {"type": "files", "path": ["a.log", "b.log"]}
+    assert describe(Options(files, TOPIC)) == "files ['a.log', 'b.log'] -> topic t, errors: fail"
+    assert describe(
+        Options(TABLE | {"url": "jdbc:postgresql://h/d?password=x"}, TOPIC, Errors("dead-letter", "dead"))
+    ) == ("table t at jdbc:postgresql://h/d -> topic t, errors: dead")

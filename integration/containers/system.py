@@ -153,7 +153,16 @@ class System:
 
     def pause(self, container: str) -> None:
         """All its processes are frozen."""
-        docker("pause", container)
+
+        def frozen() -> bool:
+            try:
+                docker("pause", container)
+            except DockerError as error:
+                # "unable to freeze", where the machine is busy: they may go on, and it can be tried again
+                raise LookupError(str(error)) from error
+            return True
+
+        wait_for(frozen, f"{container} is frozen", READY)
 
     def resume(self, container: str) -> None:
         """After :meth:`pause`."""

@@ -17,19 +17,25 @@ from pyspark.sql import SparkSession
 
 SAMPLE = 0.25
 """Seconds from one look at the memory to the next."""
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Memory(threading.Thread):
-    """The most that all processes under this one have had together, in bytes; what they share counts once."""
+    """The most that all processes under this one have had together, in bytes; what they share counts once.
+
+    ``cost``: the processor seconds that looking took.
+    """
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.peak = 0
+        self.cost = 0.0
 
     def run(self) -> None:
         """Look every now and then."""
         while True:
             self.peak = max(self.peak, sum(proportional_size(pid) for pid in family(os.getpid())))
+            self.cost = time.thread_time()
             time.sleep(SAMPLE)
 
 
@@ -55,6 +61,18 @@ def proportional_size(pid: int) -> int:
     return 0
 
 
+def cpu_seconds() -> float:
+    """What this process and all that come from it have used, those that have ended and were waited for, too."""
+    total = 0
+    for pid in family(os.getpid()):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it has ended
+        total += sum(map(int, fields[11:15]))
+    return total / TICKS
+
+
 def session(jars: str) -> SparkSession:
     """Two cores, and no more memory than the work needs."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -76,7 +94,7 @@ def session(jars: str) -> SparkSession:
 
 
 def main() -> None:
-    """Read ``rounds`` times after ``warm`` times; rows a second of each, and the most memory."""
+    """Read ``rounds`` times after ``warm`` times; rows a second of each, processor seconds of all, the most memory."""
     order: dict[str, Any] = json.loads(sys.argv[1])
     memory = Memory()
     memory.start()
@@ -86,13 +104,16 @@ def main() -> None:
 
         spark.dataSource.register(KafkaliteDataSource)
     reader = spark.read.format(order["format"]).options(**order["options"])
-    rates = []
+    rates, before = [], 0.0
     for number in range(order["warm"] + order["rounds"]):
+        if number == order["warm"]:
+            before = cpu_seconds() - memory.cost
         began = time.perf_counter()
         reader.load().write.format("noop").mode("overwrite").save()
         if number >= order["warm"]:
             rates.append(order["rows"] / (time.perf_counter() - began))
-    print(json.dumps({"version": spark.version, "rates": rates, "memory": memory.peak}))
+    used = cpu_seconds() - memory.cost - before
+    print(json.dumps({"version": spark.version, "rates": rates, "cpu": used, "memory": memory.peak}))
 
 
 if __name__ == "__main__":

@@ -6,31 +6,16 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from integration.bench.spark_job import Memory, family, session
+from integration.bench.spark_job import Memory, cpu_seconds, session
 
 SOURCES = ("kafka", "kafkalite")
-TICKS = os.sysconf("SC_CLK_TCK")
-
-
-def cpu_seconds() -> float:
-    """What this process and all that come from it have used, those that have ended and were waited for, too."""
-    total = 0
-    for pid in family(os.getpid()):
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        total += sum(map(int, fields[11:15]))
-    return total / TICKS
 
 
 def made(spark: SparkSession, rows: int, size: int) -> DataFrame:

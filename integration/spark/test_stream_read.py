@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +28,33 @@ def values(first: int, count: int, partition: int = 0) -> list[Item]:
 class Running:
     """A query that keeps the values of its micro-batches."""
 
-    def __init__(self, spark: SparkSession, cluster: LocalCluster, folder: Path, **options: str) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        cluster: LocalCluster,
+        folder: Path,
+        *,
+        available_now: bool = False,
+        first: Callable[[], None] = lambda: None,
+        **options: str,
+    ) -> None:
+        """``first`` runs within the first micro-batch."""
         self.batches: list[list[int]] = []
+        self._first = first
+        trigger: dict[str, Any] = {"availableNow": True} if available_now else {"processingTime": "200 milliseconds"}
         reader = spark.readStream.format("kafkalite").option("kafka.bootstrap.servers", cluster.bootstrap)
         self.query: StreamingQuery = (
             reader.options(**options)
             .load()
             .writeStream.foreachBatch(self._keep)
             .option("checkpointLocation", str(folder))
-            .trigger(processingTime="200 milliseconds")
+            .trigger(**trigger)
             .start()
         )
 
     def _keep(self, batch: DataFrame, _number: int) -> None:
+        if not self.batches:
+            self._first()
         self.batches.append(sorted(int(row["value"]) for row in batch.collect()))
 
     def seen(self) -> list[int]:
@@ -70,15 +84,13 @@ def test_a_query_that_runs(
 ) -> None:
     topic = new_topic(shared_cluster, "running", 1)
     produce(shared_cluster, topic, values(0, 30))
-    running = Running(
-        spark,
-        shared_cluster,
-        tmp_path / "c",
-        subscribe=topic,
-        startingOffsets="earliest",
-        maxOffsetsPerTrigger="20",
-        **{"kafka.metadata.max.age.ms": "1000"},
-    )
+    options: dict[str, Any] = {
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        "maxOffsetsPerTrigger": "20",
+        "kafka.metadata.max.age.ms": "1000",
+    }
+    running = Running(spark, shared_cluster, tmp_path / "c", **options)
     try:
         wait_for(lambda: running.seen() == list(range(30)), "the first records", timeout=90)
         assert [len(batch) for batch in running.batches] == [20, 10], "at most so many at once"
@@ -95,5 +107,46 @@ def test_a_query_that_runs(
         wait_for(lambda: running.seen() == list(range(35)), "the new partition's records", timeout=60)
         ends = {topic: {"0": 30, "1": 5}}
         wait_for(lambda: running.progress() == (ends, ends), "the last progress, in Spark's own JSON")
+    finally:
+        running.query.stop()
+
+
+def test_what_is_available_now_ends_where_it_ended_at_the_start(
+    spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    topic = new_topic(shared_cluster, "now", 1)
+    produce(shared_cluster, topic, values(0, 30))
+
+    def run(**more: Any) -> list[list[int]]:
+        more |= {"subscribe": topic, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
+        running = Running(spark, shared_cluster, tmp_path / "c", available_now=True, **more)
+        assert running.query.awaitTermination(120)
+        return running.batches
+
+    come_later = run(first=lambda: produce(shared_cluster, topic, values(30, 7)))
+    assert come_later == [list(range(20)), list(range(20, 30))]
+    assert run() == [list(range(30, 37))]
+
+
+def test_a_beginning_at_the_end_holds_from_the_start(
+    spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """Nothing has come yet when the query stops; what comes before it runs again is the first that it reads."""
+    topic = new_topic(shared_cluster, "latest", 1)
+    produce(shared_cluster, topic, values(0, 5))
+    done = tmp_path / "c" / "commits" / "0"
+    running = Running(spark, shared_cluster, tmp_path / "c", subscribe=topic)
+    try:
+        wait_for(done.is_file, "the beginning is noted", timeout=90)
+        assert running.seen() == []
+    finally:
+        running.query.stop()
+    produce(shared_cluster, topic, values(5, 4))
+    # As if the process had died in that first micro-batch: it is in the checkpoint, but not done.
+    done.unlink()
+    done.with_name(".0.crc").unlink(missing_ok=True)
+    running = Running(spark, shared_cluster, tmp_path / "c", subscribe=topic)
+    try:
+        wait_for(lambda: running.seen() == [5, 6, 7, 8], "what came in between", timeout=90)
     finally:
         running.query.stop()

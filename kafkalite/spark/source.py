@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyspark
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import (
     ArrayType,
@@ -21,7 +22,6 @@ from pyspark.sql.types import (
 
 from kafkalite.spark.housekeeping import settle
 from kafkalite.spark.options import OptionError, SourceOptions, includes_headers
-from kafkalite.spark.sink_options import SinkOptions
 
 
 class KafkaliteDataSource(DataSource):  # type: ignore[misc]
@@ -45,12 +45,19 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
 
     def streamReader(self, schema: Any) -> Any:  # noqa: ARG002, N802  (as above)
         """For streaming queries. Raises ``OptionError``."""
-        from kafkalite.spark.stream_reader import StreamReader
+        try:
+            from kafkalite.spark.stream_reader import StreamReader
+        except ImportError as error:
+            if error.name != "pyspark.sql.streaming.datasource":
+                raise
+            # Earlier ones have no admission control for sources in Python.
+            raise OptionError(f"streams need PySpark 4.2 or newer, this is {pyspark.__version__}") from None
 
         return StreamReader(SourceOptions.parse(self.options, streaming=True))
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """For batch queries. Raises ``OptionError``."""
+        from kafkalite.spark.sink_options import SinkOptions
         from kafkalite.spark.writer import BatchWriter, check_schema
 
         if overwrite:
@@ -64,6 +71,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, N802  (complete mode appends, as in Spark's sink)
         """For streaming queries. Raises ``OptionError``."""
         from kafkalite.spark.sink import StreamWriter
+        from kafkalite.spark.sink_options import SinkOptions
         from kafkalite.spark.writer import check_schema
 
         options = SinkOptions.parse(self.options)

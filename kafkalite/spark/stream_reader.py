@@ -24,8 +24,12 @@ from pyspark.sql.streaming.datasource import (
 from kafkalite.spark.errors import KafkaDataLossError
 from kafkalite.spark.offset_reader import OffsetReader
 from kafkalite.spark.offsets import (
+    LATEST,
+    Everywhere,
+    Limit,
     OffsetRange,
     Offsets,
+    Specific,
     names,
     offsets_from_json,
     offsets_to_json,
@@ -48,10 +52,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._latest: Offsets | None = None
         self._all_data: Offsets | None = None
         self._last_trigger = 0.0
+        self._initial: Offsets | None = None
+        self._to_note = False
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
-        """Where a new query begins."""
-        return offsets_to_json(self._offset_reader().resolve(self.options.start, starting=True))
+        """Where a new query begins: the same whenever Spark asks.
+
+        An end is another one after a restart, and Spark stores only where a micro-batch ends. So the first micro-batch
+        of a query that begins at an end is made empty: once it is in the checkpoint, so is the beginning.
+        """
+        if self._initial is None:
+            self._initial = self._offset_reader().resolve(self.options.start, starting=True)
+            self._to_note = _moves(self.options.start)
+            if self._all_data is not None:
+                # Asked for before: what has come in between is before the beginning.
+                ends = self._all_data
+                self._all_data = {one: max(end, self._initial.get(one, end)) for one, end in ends.items()}
+        return offsets_to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """The limits among the options. Python knows no composite of two: whoever passes this one back gets both."""
@@ -66,6 +83,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         begun = offsets_from_json(start)
         latest = self._all_data if self._all_data is not None else self._offset_reader().latest(begun)
         self._latest = latest
+        if self._to_note:
+            self._to_note = False
+            return start
         if isinstance(limit, ReadAllAvailable):
             return offsets_to_json(latest)
         least, most = self.options.min_offsets_per_trigger, self.options.max_offsets_per_trigger
@@ -91,6 +111,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         gone = starts.keys() - ends.keys()
         if gone:
             self._lost("PARTITIONS_DELETED", f"Partitions {names(gone)} have been deleted.")
+        if starts == self._initial and _moves(self.options.start):
+            # The first micro-batch, which is empty, is done again after a restart: the end has moved meanwhile.
+            starts = {partition: min(offset, ends.get(partition, offset)) for partition, offset in starts.items()}
         ranges = []
         for partition in sorted(ends.keys() & starts.keys()):
             before, after = starts[partition], ends[partition]
@@ -153,3 +176,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         if self._reader is None:
             self._reader = OffsetReader(self.options)
         return self._reader
+
+
+def _moves(limit: Limit) -> bool:
+    """Whether ``limit`` means an end, which is elsewhere the next time."""
+    if isinstance(limit, Everywhere):
+        return limit.offset == LATEST
+    return LATEST in limit.offsets.values() if isinstance(limit, Specific) else limit.latest_if_none

@@ -77,6 +77,56 @@ def test_the_beginning() -> None:
     assert reader(Offers({}, {P0: 3, P1: 4})).initialOffset() == json(3, 4)
 
 
+def test_the_beginning_stays() -> None:
+    """Spark asks for it again when it plans the first micro-batch."""
+    offers = Offers({}, {P0: 3})
+    source = reader(offers)
+    assert source.initialOffset() == json(3)
+    offers.starts = {P0: 5}
+    assert source.initialOffset() == json(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "empty"),
+    [
+        ({}, True),
+        ({"startingOffsets": '{"t":{"0":-1}}'}, True),
+        ({"startingTimestamp": "7", "startingOffsetsByTimestampStrategy": "latest"}, True),
+        ({"startingOffsets": "earliest"}, False),
+        ({"startingOffsets": '{"t":{"0":3}}'}, False),
+        ({"startingTimestamp": "7"}, False),
+    ],
+)
+def test_a_beginning_at_an_end_is_in_the_checkpoint_before_anything_is_read(
+    options: dict[str, str], empty: bool
+) -> None:
+    offers = Offers({P0: 9}, {P0: 3})
+    source = reader(offers, None, **options)
+    begin = source.initialOffset()
+    first = step(source, begin)
+    assert first == (begin if empty else json(9))
+    assert ranges(source, source.initialOffset(), first) == ([] if empty else [(0, 3, 9)])
+    assert step(source, first) == json(9)
+    # The process ends before the first micro-batch is done; another does it again, when the end has moved.
+    offers.starts = {P0: 8}
+    again = reader(offers, None, **options)
+    if empty:
+        assert ranges(again, again.initialOffset(), first) == []
+        assert ranges(again, first, json(9)) == [(0, 3, 9)], "nothing is left out"
+    else:
+        assert ranges(again, again.initialOffset(), first) == [(0, 8, 9)]
+
+
+def test_what_is_there_now_ends_not_before_the_beginning() -> None:
+    offers = Offers({P0: 4}, {P0: 6})
+    source = reader(offers)
+    source.prepareForTriggerAvailableNow()
+    begin = source.initialOffset()
+    assert step(source, begin) == begin == json(6)
+    offers.ends = {P0: 100}
+    assert step(source, begin) == begin
+
+
 def test_all_that_is_there() -> None:
     source = reader(Offers({P0: 9, P1: 5}))
     assert isinstance(source.getDefaultReadLimit(), ReadAllAvailable)

@@ -18,11 +18,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from integration.conftest import ClusterFactory
 from integration.harness.clients import fresh_topic
 from integration.harness.records import Item
+from integration.harness.spark import TOO_BUSY
 from integration.harness.wait import wait_for
 from integration.pipelines.reading import json_records
 from integration.pipelines.worker import Worker
@@ -73,24 +76,35 @@ class Job:
     samples: str = field(default_factory=lambda: fresh_topic("samples"))
     figures: str = field(default_factory=lambda: fresh_topic("figures"))
     alerts: str = field(default_factory=lambda: fresh_topic("alerts"))
+    queries: list[StreamingQuery] = field(default_factory=list)
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """The job that looks for alerts, until something goes wrong or the end."""
-        options = Options(self.samples, "", self.alerts, rules=(MEMORY, CPU, GONE))
-        queries = start(self.context(Trigger("2 seconds")), options)
+        """The job that looks for alerts."""
+        self._start_alerts()
         try:
             yield
         finally:
-            for query in queries:
+            for query in self.queries:
                 query.stop()
-                assert query.exception() is None, query.exception()
+            self.queries = []
+
+    def _start_alerts(self) -> None:
+        options = Options(self.samples, "", self.alerts, rules=(MEMORY, CPU, GONE))
+        self.queries = start(self.context(Trigger("2 seconds")), options)
 
     def run_figures(self) -> None:
         """The job that makes figures of all samples that there are now."""
         options = Options(self.samples, self.figures, "", window=f"{WINDOW:g} seconds", late=f"{LATE:g} seconds")
-        for query in start(self.context(Trigger(once=True)), options):
-            query.awaitTermination()
+        queries = start(self.context(Trigger(once=True)), options)
+        try:
+            for query in queries:
+                query.awaitTermination()
+        except StreamingQueryException as error:
+            assert TOO_BUSY in str(error)
+            for query in queries:
+                query.stop()
+            self.run_figures()
 
     def context(self, trigger: Trigger) -> Context:
         """What the job gets."""
@@ -103,6 +117,9 @@ class Job:
 
     def told(self, rule: AlertRule) -> list[Fields]:
         """What ``rule`` told, each process's in its order."""
+        for error in filter(None, [query.exception() for query in self.queries]):
+            assert TOO_BUSY in str(error)
+            self._start_alerts()
         return [value for _, value in json_records(self.bootstrap, self.alerts) if value["alert"] == rule.name]
 
     def wait_for(self, rule: AlertRule, *states: str) -> None:

@@ -12,6 +12,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from integration.harness.wait import FailedError
+
 REQUIRED = os.environ.get("KAFKALITE_DOCKER") == "required"
 HOW = "install Docker (Debian: apt-get install docker.io) and start it, or run the tests as root: they start it then"
 START_TIMEOUT = 60.0
@@ -19,7 +21,7 @@ ATTEMPTS: tuple[tuple[str, ...], ...] = ((), ("--storage-driver=vfs",))
 """Options of the daemon: where this machine is a container itself, its files may not do for the usual driver."""
 
 
-class DockerError(AssertionError):
+class DockerError(FailedError):
     """A ``docker`` command failed; the text is its command line and what it said."""
 
 

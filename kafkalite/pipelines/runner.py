@@ -99,6 +99,8 @@ class Run:
         self._status = status
         self._say = say
         self._happened = threading.Event()
+        # Spark's listener, and functions of micro-batches, run in threads of their own.
+        self._lock = threading.Lock()
         self._asked = 0
         self._said = 0.0
         self._lines: dict[str, str] = {}
@@ -136,11 +138,13 @@ class Run:
     def _progressed(self, name: str, progress: Any) -> None:
         from kafkalite.pipelines.progress import advance
 
-        advance(self._status.queries.setdefault(name, QueryStatus()), progress, time.time())
+        with self._lock:
+            advance(self._status.queries.setdefault(name, QueryStatus()), progress, time.time())
         self._happened.set()
 
     def _moved(self, name: str, rows: int) -> None:
-        self._status.queries.setdefault(name, QueryStatus()).rows += rows
+        with self._lock:
+            self._status.queries.setdefault(name, QueryStatus()).rows += rows
 
     def _watch(self) -> None:
         """Until nothing is left to wait for: all queries have ended, one has failed, or somebody asked to stop."""
@@ -177,8 +181,9 @@ class Run:
         return self._status.queries.get(query.name, QueryStatus()).batch
 
     def _to(self, state: RunState) -> None:
-        self._status.state = state
-        self._state.write(self._status)
+        with self._lock:
+            self._status.state = state
+            self._state.write(self._status)
 
     def _report(self, *, last: bool = False) -> None:
         from kafkalite.pipelines.progress import line
@@ -187,9 +192,10 @@ class Run:
         if now - self._said < LINE_EVERY and not last:
             return
         self._said = now
-        self._state.write(self._status)
-        for name, status in list(self._status.queries.items()):
-            text = line(name, status)
+        with self._lock:
+            self._state.write(self._status)
+            lines = {name: line(name, status) for name, status in self._status.queries.items()}
+        for name, text in lines.items():
             if self._lines.get(name) != text:
                 self._lines[name] = text
                 self._say(text)

@@ -34,7 +34,7 @@ ALL = 'SELECT * FROM fleet ORDER BY tailnum COLLATE "C"'
 FIRST, EACH = 200, 200
 """Flights before the pipeline begins, and those of each part after it."""
 KILLS = 6 if SOAK else 1
-LONG = 400.0
+LONG = 600.0
 """Seconds for what takes a few on a machine that has nothing else to do."""
 
 
@@ -99,7 +99,7 @@ class Nodes:
 name = "{self.name}"
 job = "commit-log"
 kafka = {{ "bootstrap.servers" = "{self.bootstrap}" }}
-trigger = {{ interval = "100 milliseconds" }}
+trigger = {{ interval = "500 milliseconds" }}
 spark = {{ master = "local[2]", "spark.driver.memory" = "600m" }}
 [options]
 topic = "{self.topic}"
@@ -188,6 +188,7 @@ def change_under_kills(nodes: Nodes, folder: Path) -> list[Record]:
     return wanted
 
 
+@pytest.mark.timeout(2400)
 def test_a_copy_is_rebuilt_from_the_compacted_topic(
     spark: SparkSession, make_cluster: ClusterFactory, database: Postgres, tmp_path: Path
 ) -> None:

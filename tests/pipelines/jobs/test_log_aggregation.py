@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import tomllib
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -19,6 +20,7 @@ from kafkalite.pipelines.options import parse_table
 from kafkalite.pipelines.runner import load_job, read_pipeline
 
 EXAMPLES = Path(jobs.__file__).parents[1] / "examples"
+DOCS = Path(__file__).parents[3] / "docs" / "pipelines.md"
 
 Line = tuple[bytes, str, int]
 FILES = {"files": "*.log"}
@@ -130,3 +132,10 @@ def test_the_example() -> None:
     options = load_job(read_pipeline(EXAMPLES / "log-aggregation.toml")).options
     assert isinstance(options, Options)
     assert options == Options(options.files, origin=options.origin, archive=options.archive)
+
+
+def test_the_docs() -> None:
+    section = DOCS.read_text().partition("\n### log-aggregation\n")[2]
+    block = section.partition("```toml\n")[2].partition("```")[0]
+    options = parse_table(Options, tomllib.loads(block)["options"], "docs")
+    assert options == load_job(read_pipeline(EXAMPLES / "log-aggregation.toml")).options

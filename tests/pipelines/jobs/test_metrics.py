@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from kafkalite.pipelines.options import parse_table
 from kafkalite.pipelines.runner import load_job, read_pipeline
 
 EXAMPLES = Path(jobs.__file__).parents[1] / "examples"
+DOCS = Path(__file__).parents[3] / "docs" / "pipelines.md"
 
 RULE = {"name": "memory", "metric": "resident_bytes", "comparison": ">", "threshold": 5}
 
@@ -45,3 +47,11 @@ def test_the_example() -> None:
     job = load_job(read_pipeline(EXAMPLES / "metrics.toml"))
     assert isinstance(job.options, Options)
     assert [rule.name for rule in job.options.rules] == ["memory", "busy", "gone"]
+
+
+def test_the_docs() -> None:
+    section = DOCS.read_text().partition("\n### metrics\n")[2]
+    block = section.partition("```toml\n")[2].partition("```")[0]
+    options = parse_table(Options, tomllib.loads(block)["options"], "docs")
+    rule = AlertRule("memory", "resident_bytes", ">", 500_000_000, "30 seconds", "brokers-*")
+    assert options == Options(rules=(rule,))

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
 
 from integration.harness.raw import RawClient
@@ -125,6 +126,11 @@ def test_offsets_of_each_partition(load: Load, topic: str, items: list[Item]) ->
     frame = load(subscribe=topic, startingOffsets=json.dumps(starts), endingOffsets=json.dumps(ends))
     wanted = {0: (10, 20), 1: (0, 5), 2: (50, COUNT)}
     assert rows(frame) == expected(topic, items, lambda row: wanted[row[3]][0] <= row[4] < wanted[row[3]][1])
+
+
+def test_the_words_for_all_of_it(load: Load, topic: str, items: list[Item]) -> None:
+    frame = load(subscribe=topic, startingOffsets="earliest", endingOffsets="latest")
+    assert frame.count() == len(items)
 
 
 def test_one_partition(load: Load, topic: str, items: list[Item]) -> None:
@@ -278,6 +284,67 @@ def test_a_stream_goes_in_steps_and_on_from_its_checkpoint(
     assert len(more) == 1
     assert sorted(row[1] or b"" for row in more[0][1]) == sorted(item.value or b"" for item in second)
     assert min(row[4] for row in more[0][1] if row[3] == 0) == ends[0]
+
+
+def test_a_stream_waits_for_enough(
+    spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
+) -> None:
+    """``minOffsetsPerTrigger`` and ``maxTriggerDelay`` of a query that runs: what is first there is not waited for."""
+    topic = new_topic(shared_cluster, "enough")
+    items = make_items(3, 90, 1)
+    produce(shared_cluster, topic, items[:10])
+    sizes: dict[int, int] = {}
+
+    def run(delay: str) -> StreamingQuery:
+        options = {"subscribe": topic, "startingOffsets": "earliest", "minOffsetsPerTrigger": "50"}
+        reader = with_options(spark.readStream.format(source), shared_cluster, options | {"maxTriggerDelay": delay})
+        query: StreamingQuery = (
+            reader.load()
+            .writeStream.foreachBatch(lambda batch, number: sizes.update({number: batch.count()}))
+            .option("checkpointLocation", str(tmp_path / "c"))
+            .trigger(processingTime="100 milliseconds")
+            .start()
+        )
+        return query
+
+    query = run("1h")
+    wait_for(lambda: sizes == {0: 10}, "the first records", timeout=120)
+    produce(shared_cluster, topic, items[10:40])
+    for _ in range(2):
+        wait_for(lambda: query.status["isTriggerActive"], "it looks", 60, 0.001)
+        wait_for(lambda: not query.status["isTriggerActive"], "it has looked", 60, 0.001)
+    produce(shared_cluster, topic, items[40:70])
+    wait_for(lambda: sizes == {0: 10, 1: 60}, "as many as are waited for", timeout=60)
+    query.stop()
+    produce(shared_cluster, topic, items[70:])
+    query = run("1s")
+    wait_for(lambda: sizes == {0: 10, 1: 60, 2: 20}, "fewer, after the delay", timeout=120)
+    query.stop()
+
+
+def test_a_stream_begins_where_it_is_told(
+    spark: SparkSession, shared_cluster: LocalCluster, source: str, tmp_path: Path
+) -> None:
+    """Times, patterns and lists of partitions as for batches."""
+    topic = new_topic(shared_cluster, "begins", 2)
+    items = make_items(4, 60, 2)
+    produce(shared_cluster, topic, items)
+    time = FIRST_TIMESTAMP + 30
+    wanted = expected(topic, items, lambda row: row[5] >= time)
+    by_partition = json.dumps({topic: {"0": time, "1": time}})
+    for number, options in enumerate(
+        (
+            {"subscribe": topic, "startingTimestamp": str(time)},
+            {"subscribePattern": f"{topic[:-3]}.*", "startingOffsetsByTimestamp": by_partition},
+        )
+    ):
+        ((_, found),) = run_stream(spark, shared_cluster, source, tmp_path / str(number), **options)
+        assert found == wanted
+    starts = json.dumps({topic: {"1": 5}})
+    one = {"assign": json.dumps({topic: [1]}), "startingOffsets": starts}
+    ((end, found),) = run_stream(spark, shared_cluster, source, tmp_path / "one", **one)
+    assert found == expected(topic, items, lambda row: row[3] == 1 and row[4] >= 5)
+    assert end == {topic: {"1": sum(item.partition == 1 for item in items)}}
 
 
 def test_a_stream_loses_nothing_silently(

@@ -9,6 +9,7 @@ hundred megabytes and a second or two, for every core.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -33,6 +34,7 @@ def _load() -> None:
     from kafkalite.spark.housekeeping import settle
 
     kernels.warm_up()
+    gc.collect()
     settle()
 
 

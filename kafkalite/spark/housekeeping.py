@@ -23,8 +23,7 @@ def settle() -> None:
         return
     keep_directories()
     if not gc.get_freeze_count():
-        # What is there now stays: no collection looks at it.
-        gc.collect()
+        # What is there now stays: no collection looks at it. Not even one before: it would do what this is to prevent.
         gc.freeze()
 
 

@@ -52,7 +52,7 @@ def settings(pipeline: Pipeline, log: Path) -> dict[str, str]:
         found["spark.jars"] = ",".join(pipeline.spark.jars)
     if pipeline.spark.packages:
         found["spark.jars.packages"] = ",".join(pipeline.spark.packages)
-    java = f"-Dlog4j2.configurationFile=file:{LOGGING} -Dkafkalite.log={log}"
+    java = f'"-Dlog4j2.configurationFile=file:{LOGGING}" "-Dkafkalite.log={log}"'
     options = "spark.driver.extraJavaOptions"
     return {**found, **told, options: f"{java} {told.get(options, '')}".rstrip()}
 

@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from integration.bench.spark_job import Memory, cpu_seconds, session
 
 SOURCES = ("kafka", "kafkalite")
+ARROW_BYTES = 2 << 20
+"""Bytes of rows that Spark hands to a worker at once, as docs/spark.md advises."""
 
 
 def made(spark: SparkSession, rows: int, size: int) -> DataFrame:
@@ -41,6 +43,8 @@ def main() -> None:
     order: dict[str, Any] = json.loads(sys.argv[1])
     memory = Memory()
     spark = session(order["jars"])
+    # For a session that runs no Python it changes nothing.
+    spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", ARROW_BYTES)
     from kafkalite.spark.source import KafkaliteDataSource
 
     spark.dataSource.register(KafkaliteDataSource)

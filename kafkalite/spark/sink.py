@@ -33,6 +33,7 @@ from kafkalite.spark.client.errors import KafkaClientError
 from kafkalite.spark.client.transactions import Producer, Transactions
 from kafkalite.spark.decision import Describe, Done, End, Known, Look, Record, Step, Sweep, is_settled, next_step
 from kafkalite.spark.errors import KafkaWriteError
+from kafkalite.spark.housekeeping import settle
 from kafkalite.spark.reading import worker_cluster
 from kafkalite.spark.sink_options import SinkOptions
 from kafkalite.spark.writer import RowWriter, write_at_least_once
@@ -102,6 +103,7 @@ def write_attempt(options: SinkOptions, query: str, batch_id: int, nonce: str, b
                 return AttemptMessage(query, batch_id, None, [], 0, skipped=True)
             writer.write(batch)
         writer.flush()
+        settle()
     except BaseException as error:
         opened.give_up()
         if isinstance(error, KafkaClientError):
@@ -171,6 +173,7 @@ class OpenedAttempt:
 
 def commit(options: SinkOptions, messages: list[Any]) -> None:
     """Decide the batch of ``messages``, once, and carry the decision out, whoever made it."""
+    settle()
     given = [message for message in messages if isinstance(message, AttemptMessage)]
     if not given:
         return

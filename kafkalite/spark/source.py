@@ -66,6 +66,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
             )
         options = SinkOptions.parse(self.options)
         check_schema(schema, options.topic)
+        settle()
         return BatchWriter(options)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, N802  (complete mode appends, as in Spark's sink)
@@ -76,6 +77,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
 
         options = SinkOptions.parse(self.options)
         check_schema(schema, options.topic)
+        settle()
         return StreamWriter(options)
 
 

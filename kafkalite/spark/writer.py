@@ -21,6 +21,7 @@ from kafkalite.spark.client.errors import RETRIABLE, KafkaClientError
 from kafkalite.spark.client.produce import Sender
 from kafkalite.spark.client.transactions import Producer, Transactions
 from kafkalite.spark.errors import KafkaWriteError
+from kafkalite.spark.housekeeping import settle
 from kafkalite.spark.options import OptionError
 from kafkalite.spark.reading import worker_cluster
 from kafkalite.spark.sink_options import SinkOptions
@@ -218,6 +219,7 @@ def write_at_least_once(options: SinkOptions, batches: Iterator[Any]) -> WriterC
         for batch in batches:
             writer.write(batch)
         writer.flush()
+        settle()
         return Written(writer.rows)
     finally:
         writer.close()
@@ -244,6 +246,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
 
     def commit(self, messages: list[Any]) -> None:
         """All tasks are through."""
+        settle()
         if self.options.batch_id is not None:
             from kafkalite.spark.sink import commit
 

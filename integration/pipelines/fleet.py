@@ -58,9 +58,9 @@ class Fleet:
         statements = [statement]
         records: list[Record] = [(key(number), row)]
         if self._flown % _SOLD_EVERY == 0:
-            sold = {**self.rows.pop(number), "tailnum": f"{number}'s"}
+            sold = {**self.rows.pop(number), "tailnum": f"{number}'{self._flown}"}
             self.rows[sold["tailnum"]] = sold
-            statements.append(f"UPDATE fleet SET tailnum = tailnum || '''s' WHERE tailnum = '{number}'")
+            statements.append(f"UPDATE fleet SET tailnum = tailnum || '''{self._flown}' WHERE tailnum = '{number}'")
             records += [(key(number), None), (key(sold["tailnum"]), sold)]
         return statements, records
 

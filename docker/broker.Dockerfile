@@ -13,7 +13,8 @@ COPY dist/*.whl /dist/
 RUN python3 -m venv /opt/kafkalite \
  && /opt/kafkalite/bin/pip install --quiet --no-cache-dir --disable-pip-version-check ${PIP_ARGS} \
         --find-links /dist /dist/kafkalite-*.whl \
- && /opt/kafkalite/bin/pip uninstall --quiet --yes pip
+ && /opt/kafkalite/bin/pip uninstall --quiet --yes pip \
+ && find /opt/kafkalite -depth -type d \( -name test -o -name tests \) -exec rm -rf {} +
 COPY docker/entrypoint.py docker/serving.py /opt/kafkalite/
 
 FROM ${BASE}

@@ -5,6 +5,7 @@ Answers to: ``org.apache.kafka.connect.util.TopicAdmin``. Blocking shell around 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -14,15 +15,25 @@ from kafkalite.spark.client.config import ClientConfig, ClientConfigError
 
 TIMEOUT = 15.0
 """Seconds for a cluster to answer."""
+PATIENCE = 5.0
+"""Seconds within which every broker has heard of a topic that was just made."""
 
 
 def check_topics(pipeline: Pipeline, topics: Collection[str]) -> None:
     """Raises :class:`PipelineError` where the cluster does not answer, or lacks one of ``topics``."""
-    there = _topics(pipeline, _admin(pipeline))
-    missing = [topic for topic in topics if topic not in there]
-    if missing:
-        servers = pipeline.kafka["bootstrap.servers"]
-        raise PipelineError(f"{pipeline.where}: no topic '{missing[0]}' at {servers}: create it, or correct its name")
+    admin = _admin(pipeline)
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        there = _topics(pipeline, admin)
+        missing = [topic for topic in topics if topic not in there]
+        if not missing:
+            return
+        if time.monotonic() > deadline:
+            servers = pipeline.kafka["bootstrap.servers"]
+            raise PipelineError(
+                f"{pipeline.where}: no topic '{missing[0]}' at {servers}: create it, or correct its name"
+            )
+        time.sleep(0.25)
 
 
 def ensure_topic(pipeline: Pipeline, topic: str, partitions: int, configs: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 _PYTHON = re.compile(r"^\s*(?:[\w.]+\.)?(\w+(?:Error|Exception|Interrupt|Warning)): (.+)$", re.MULTILINE)
 _JAVA = re.compile(r"^(?:Caused by: )?(?:[a-z][\w$]*\.)+([A-Z]\w*(?:Exception|Error)): (.+)$", re.MULTILINE)
 _RAISED = re.compile(r"\[USER_RAISED_EXCEPTION\] (.+)$", re.MULTILINE)
-_STATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+_STATE = re.compile(r"(?:\s*SQLSTATE: \w+)+\s*$")
 _NOISE = re.compile(r"^(?:Job aborted|Writing job|Task failed|\[TASK_WRITE_FAILED|\[STREAM_FAILED)")
 LONGEST = 500
 

@@ -32,6 +32,7 @@ Caused by: org.postgresql.util.PSQLException: ERROR: no table
         (PYTHON, "topic t, partition 0: nothing"),
         (RAISED, "a.csv, byte 1: late"),
         (JAVA, "PSQLException: ERROR: no table"),
+        ("[STREAM_FAILED] x: [USER_RAISED_EXCEPTION] late SQLSTATE: P0001 SQLSTATE: XXKST", "late"),
         ("one thing\nand another", "one thing"),
     ],
 )

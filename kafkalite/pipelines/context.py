@@ -13,6 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from kafkalite.pipelines.errors import PipelineError
+from kafkalite.pipelines.failures import summary
 from kafkalite.pipelines.pipeline import Pipeline
 
 FORMAT = "kafkalite"
@@ -64,7 +66,15 @@ class Context:
     ) -> StreamingQuery:
         """Each micro-batch of a stream to ``function``, with its number; one that was cut short comes again, with the
         same number."""
-        return self._writer(frame, query, mode).foreachBatch(function).start()
+
+        def run(batch: DataFrame, number: int) -> None:
+            try:
+                function(batch, number)
+            except Exception as error:
+                # A failure of Java's that Python hands back to Java loses its cause on the way.
+                raise PipelineError(summary(error)) from None
+
+        return self._writer(frame, query, mode).foreachBatch(run).start()
 
     def write_files(
         self, frame: DataFrame, format: str, path: str, *, query: str, partition_by: Sequence[str] = (), **options: str

@@ -16,9 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark.sql.streaming import StreamingQuery
 
+from kafkalite.pipelines.admin import check_topics
 from kafkalite.pipelines.context import Context
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.jobs.durations import seconds
+from kafkalite.pipelines.pipeline import Pipeline
 from kafkalite.pipelines.streams.joins import with_table
 from kafkalite.pipelines.streams.values import from_csv, to_record
 from kafkalite.pipelines.streams.windows import windowed
@@ -67,6 +69,11 @@ class Options:
             seconds(self.late)
         elif self.results == "final":
             raise ValueError("results = 'final' needs 'late': without it no window is ever closed")
+
+
+def check(pipeline: Pipeline, options: Options) -> None:
+    """Whether there are flights to read. Raises :class:`PipelineError`."""
+    check_topics(pipeline, [options.flights])
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:

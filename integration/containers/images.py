@@ -22,6 +22,7 @@ from integration.containers.daemon import DockerError, docker
 ROOT = Path(__file__).resolve().parents[2]
 DOCKER = ROOT / "docker"
 STAND_INS = DOCKER / "stand-ins"
+TREES = ("kafkalite", "zk_schema")
 PYTHON = "python:3.12-slim"
 ZOOKEEPER = "zookeeper:3.9"
 REPOSITORY = "kafkalite-test"
@@ -107,7 +108,7 @@ def broker() -> str:
 def sources() -> list[Path]:
     """All that goes into the image of a broker."""
     single = [ROOT / "pyproject.toml", ROOT / ".dockerignore", DOCKER / "broker.Dockerfile", *DOCKER.glob("*.py")]
-    trees = [path for tree in ("kafkalite", "zk_schema") for path in (ROOT / tree).rglob("*") if path.is_file()]
+    trees = [path for tree in TREES for path in (ROOT / tree).rglob("*") if path.is_file()]
     return single + [path for path in trees if path.suffix != ".pyc"]
 
 
@@ -115,8 +116,13 @@ def broker_context(directory: Path, ground: str) -> Path:
     """``directory`` with what the Dockerfile of the broker copies: the wheel, and those of all that it needs."""
     shutil.copytree(DOCKER, directory / "docker")
     shutil.copy(ROOT / ".dockerignore", directory)
-    dist = directory / "dist"
-    _pip("wheel", "--no-deps", "--wheel-dir", dist, ROOT)
+    # A wheel that is built where the sources are takes in what an earlier one left there.
+    source, dist = directory / "source", directory / "dist"
+    for tree in TREES:
+        shutil.copytree(ROOT / tree, source / tree, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    _pip("wheel", "--no-deps", "--wheel-dir", dist, source)
     [wheel] = dist.glob("kafkalite-*.whl")
     _pip("download", "--only-binary=:all:", "--dest", dist, *_target(ground), wheel)
     return directory

@@ -110,6 +110,18 @@ def test_a_named_write_happens_once(
     assert transactions.open_transactions(PREFIX) == []
 
 
+def test_a_micro_batch_written_by_hand_happens_once(
+    spark: SparkSession, shared_cluster: LocalCluster, read: Read, transactions: Transactions
+) -> None:
+    """By its number: it comes again, perhaps divided otherwise; the next one; and the first, late."""
+    topic = new_topic(shared_cluster, "by-hand", PARTITIONS)
+    for number, tasks in ((0, 2), (0, 3), (1, 2), (0, 2)):
+        frame = numbers(spark).repartition(tasks)
+        write(frame, shared_cluster, topic=topic, kafkalite_queryId=f"query of {topic}", kafkalite_batchId=str(number))
+    assert read(topic, "kafkalite", "read_committed").count() == 2 * ROWS
+    assert transactions.open_transactions(PREFIX) == []
+
+
 @pytest.mark.parametrize(
     ("sink", "exactly_once"),
     [("kafkalite", "true"), ("kafkalite", "false"), ("kafka", "false")],

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from testcontainers.core.container import DockerContainer
+from testcontainers.core.labels import LABEL_SESSION_ID, SESSION_ID
 from testcontainers.core.network import Network
 
 from integration.containers.daemon import docker
@@ -170,7 +171,13 @@ def test_containers_reach_it_by_its_name_on_their_network(broker_image: str, zoo
 
 def test_what_does_not_start_says_why_and_leaves_nothing(broker_image: str, zookeeper_image: str) -> None:
     container = KafkaliteContainer(broker_image, zookeeper_image=zookeeper_image)
-    before = docker("ps", "--all", "--quiet"), docker("network", "ls", "--quiet")
+    before = ours()
     with pytest.raises(StartupError, match=r"broker 1 has ended:\n.*Invalid value"):
         container.with_property("num.partitions", "minus one").start()
-    assert (docker("ps", "--all", "--quiet"), docker("network", "ls", "--quiet")) == before
+    assert ours() == before
+
+
+def ours() -> list[str]:
+    """Ids of the containers and networks of this run."""
+    label = ("--quiet", "--filter", f"label={LABEL_SESSION_ID}={SESSION_ID}")
+    return sorted([*docker("ps", "--all", *label).split(), *docker("network", "ls", *label).split()])

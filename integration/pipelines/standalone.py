@@ -45,11 +45,6 @@ class StandaloneCluster:
             process.kill()
         self._processes[number].wait()
 
-    def executors(self, number: int) -> int:
-        """How many executors a worker runs now."""
-        children = psutil.Process(self._processes[number].pid).children()
-        return sum("CoarseGrainedExecutorBackend" in " ".join(child.cmdline()) for child in children)
-
     def has_worked(self, number: int) -> bool:
         """Whether a worker ever ran an executor that a driver used."""
         outputs = (self._folder / f"work-{number}").glob("app-*/*/stderr")

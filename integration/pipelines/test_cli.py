@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from integration.harness.wait import has_ended, wait_for
 from integration.pipelines.reading import records
 from integration.spark.topics import new_topic
 from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.pipelines.state import all_pipelines
 
 KILLS = 6 if SOAK else 2
 SMALL = '[spark]\nmaster = "local[2]"\n"spark.driver.memory" = "512m"\n'
@@ -69,6 +71,21 @@ class Commands:
         file = self._state / name / "status.json"
         return sum(query["rows"] for query in json.loads(file.read_text())["queries"].values())
 
+    def end(self) -> None:
+        """Kill what a test that failed has left running."""
+        for state in all_pipelines(self._state):
+            status = state.read()
+            if status is not None and state.is_running():
+                kill(status.pid)
+
+
+@pytest.fixture
+def commands(tmp_path: Path) -> Iterator[Commands]:
+    """Commands whose pipelines end with the test."""
+    commands = Commands(tmp_path)
+    yield commands
+    commands.end()
+
 
 def kill(pid: int) -> None:
     """Kill a process (-9), and wait until it is gone."""
@@ -77,9 +94,9 @@ def kill(pid: int) -> None:
 
 
 @pytest.mark.timeout(1800)
-def test_a_pipeline_is_killed_and_goes_on(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+def test_a_pipeline_is_killed_and_goes_on(shared_cluster: LocalCluster, tmp_path: Path, commands: Commands) -> None:
     """A growing log into a topic, killed (-9) while lines come: each line is there once, in its order."""
-    topic, commands = new_topic(shared_cluster, "log"), Commands(tmp_path)
+    topic = new_topic(shared_cluster, "log")
     chance = random.Random(11)
     writer = Writer(tmp_path / "app.log")
     file = tmp_path / "log-in.toml"
@@ -110,11 +127,12 @@ def test_a_pipeline_is_killed_and_goes_on(shared_cluster: LocalCluster, tmp_path
     assert refused.err.startswith("kafkalite pipeline: pipeline 'log-in' is running (process ")
     assert refused.err.endswith("): kafkalite pipeline stop log-in\n")
     writer.end()
-    wait_for(lambda: len(records(shared_cluster.bootstrap, topic)) >= writer.lines, "all lines", timeout=TIMEOUT)
+    bootstrap = shared_cluster.bootstrap
+    wait_for(lambda: len(records(bootstrap, topic)) >= writer.lines, "all lines", timeout=TIMEOUT, interval=1.0)
     assert commands("stop", "log-in").out == "log-in stopped\n"
     assert commands("stop", "log-in").out == "log-in is not running\n"
     assert commands.status("log-in")["state"] == "stopped"
-    found = [value for _, value in records(shared_cluster.bootstrap, topic)]
+    found = [value for _, value in records(bootstrap, topic)]
     doubled = [line for line, count in Counter(found).items() if count > 1]
     assert found == [b"line %d" % number for number in range(writer.lines)], f"twice: {doubled[:10]}"
     listed = commands("list", "--json").json

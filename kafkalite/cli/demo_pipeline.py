@@ -41,6 +41,7 @@ once = true
 [spark]
 master = "local[2]"
 "spark.sql.shuffle.partitions" = 2
+"spark.driver.extraJavaOptions" = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 [options]
 flights = "{flights}"

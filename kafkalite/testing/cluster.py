@@ -15,18 +15,11 @@ import psutil
 from kafkalite.embedded.cluster import HOST, LocalCluster
 from kafkalite.embedded.processes import free_ports
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+from kafkalite.testing.properties import DEFAULTS, SESSION_TIMEOUT_MS
 from kafkalite.testing.sessions import expire_session
 from kafkalite.testing.wires import End, Wires
 
 ZOOKEEPER: End = "zookeeper"
-SESSION_TIMEOUT_MS = 6000
-DEFAULTS = {
-    # Who waits for a group in a test waits for nobody else.
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "1000",
-    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-}
-"""What differs from Kafka's defaults, for the sake of speed; ``overrides`` go before it."""
 
 
 class KafkaliteCluster:

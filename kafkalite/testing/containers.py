@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from kafkalite.testing.machines import Machine
+from kafkalite.testing.properties import DEFAULTS, SESSION_TIMEOUT_MS
 from kafkalite.testing.sessions import expire_session
 from kafkalite.testing.site import ZOOKEEPER, End, Site
 
@@ -26,16 +27,8 @@ NETWORK_PORT = 19092
 """Of the listener for containers on the network of ``with_network``."""
 INSIDE_PORT = 9094
 """Of the listener for the other brokers."""
-SESSION_TIMEOUT_MS = 6000
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 60
-DEFAULTS = {
-    # Who waits for a group in a test waits for nobody else.
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "1000",
-    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
-}
-"""What differs from Kafka's defaults, for the sake of speed; ``with_property`` goes before it."""
 _ZOOKEEPER_ENVIRONMENT = {
     "JVMFLAGS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto",
     "ZOO_ADMINSERVER_ENABLED": "false",

@@ -1,0 +1,16 @@
+"""What brokers of tests have that differs from Kafka's defaults: tests are in a hurry. Pure.
+
+Answers to: the overrides of ``kafka.testkit.KafkaClusterTestKit``.
+"""
+
+from __future__ import annotations
+
+SESSION_TIMEOUT_MS = 6000
+"""After so long a broker that is silent has lost its ZooKeeper session."""
+DEFAULTS = {
+    # Who waits for a group in a test waits for nobody else.
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+}
+"""Properties of ``server.properties``; those of a test go before them."""

@@ -149,23 +149,32 @@ class GrowingFiles:
 
     def ends(self, known: Mapping[str, Entry], most: int | None, sizes: Mapping[str, int] | None = None) -> Entries:
         """``known`` moved on by whole lines, of ``most`` bytes altogether (one line at least), and up to ``sizes``
-        where they are given. Files that are gone are left out."""
+        where they are given. Files that are gone are left out.
+
+        What rotation made of one file is read in its order: while the last record of one may still get lines, those
+        that are younger wait."""
         moved: Entries = {}
         left = most
         looked = self.look(known)
+        series = first_names({seen.entry.path for seen in looked.values()})
+        waiting: set[str] = set()
         self.latest = {identity: replace(seen.entry, position=seen.size) for identity, seen in looked.items()}
         for identity, seen in looked.items():
             entry = seen.entry
             limit = seen.size if sizes is None or seen.rank is Rank.COPY else min(seen.size, sizes.get(identity, 0))
             end = entry.position
-            file = open_file(identity, entry.path) if limit > entry.position and left != 0 else None
+            may = limit > entry.position and left != 0 and series[entry.path] not in waiting
+            file = open_file(identity, entry.path) if may else None
             if file is not None:
                 with file:
                     end = self._end(file, entry.position, limit, left, whole=seen.is_quiet and limit == seen.size)
                     head = head_of(file, HEAD_BYTES)
+            if end < limit and not seen.is_quiet:
+                waiting.add(series[entry.path])
             if file is not None and end > entry.position:
                 if left is not None:
-                    left = max(0, left - (end - entry.position))
+                    # What is too much for this time goes before what is younger.
+                    left = 0 if limit - entry.position > left else left - (end - entry.position)
                 moved[identity] = replace(entry, position=end, head=head)
             elif identity in known and seen.rank is not Rank.COPY:
                 # A file that was cut and has no line yet stays what it was: nothing has changed that could be read.
@@ -220,11 +229,11 @@ def ranges_between(start: Mapping[str, Entry], end: Mapping[str, Entry]) -> list
     return ranges
 
 
-def into_tasks(ranges: Collection[FileRange], tasks: int) -> list[list[FileRange]]:
+def into_tasks(ranges: Collection[FileRange], paths: Collection[str], tasks: int) -> list[list[FileRange]]:
     """``ranges`` for at most ``tasks`` tasks of about the same size. No file is divided, and files that rotation made
-    of one stay together (their names begin with its own), so that their order holds."""
+    of one stay together, so that their order holds: their names begin with one that is among ``paths``."""
     series: dict[str, list[FileRange]] = {}
-    names = first_names({each.entry.path for each in ranges})
+    names = first_names({*paths, *(each.entry.path for each in ranges)})
     for each in ranges:
         series.setdefault(names[each.entry.path], []).append(each)
     bins: list[list[FileRange]] = [[] for _ in range(min(tasks, len(series)))]

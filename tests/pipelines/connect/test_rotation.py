@@ -159,6 +159,28 @@ def test_a_record_waits_for_its_lines(tmp_path: Path) -> None:
     assert tail.read() == "3\n"
 
 
+def test_records_of_a_renamed_file_go_before_those_of_its_successor(tmp_path: Path) -> None:
+    settling = Settling()
+    tail = Tail(tmp_path, "*.log*", joined=settling.joined)
+    tail.write("1\n2\n")
+    assert tail.read() == "1\n"
+    (tmp_path / "a.log").rename(tmp_path / "a.log.1")
+    tail.write("3\n4\n")
+    assert tail.read() == "", "the renamed file may still get lines of its last record"
+    settling.later()
+    assert tail.read() == "2\n3\n4\n"
+
+
+def test_what_a_limit_leaves_goes_before_the_successor(tmp_path: Path) -> None:
+    tail = Tail(tmp_path, "*.log*")
+    tail.write("11\n12\n")
+    tail.plan()
+    (tmp_path / "a.log").rename(tmp_path / "a.log.1")
+    tail.write("13\n")
+    assert tail.read(4) == "11\n", "what is left of the limit is not for the younger file"
+    assert tail.read() == "12\n13\n"
+
+
 @pytest.mark.parametrize("most", range(1, 12))
 def test_a_record_that_is_longer_than_a_micro_batch(tmp_path: Path, most: int) -> None:
     settling = Settling()
@@ -179,5 +201,11 @@ def test_a_file_that_begins_with_a_line_that_goes_on(tmp_path: Path) -> None:
 def test_the_files_of_one_log_stay_in_one_task_and_in_their_order() -> None:
     sizes = {"/a.log.2": 1, "/a.log": 5, "/b.log": 2, "/a.log.1": 3, "/c.log": 1}
     ranges = [FileRange(path, Entry(path), 0, size) for path, size in sizes.items()]
-    tasks = [[each.identity for each in task] for task in into_tasks(ranges, 2)]
+    tasks = [[each.identity for each in task] for task in into_tasks(ranges, [], 2)]
     assert tasks == [["/a.log.2", "/a.log", "/a.log.1"], ["/b.log", "/c.log"]]
+
+
+def test_they_do_where_nothing_is_read_of_the_first() -> None:
+    ranges = [FileRange(path, Entry(path), 0, 1) for path in ("/a.log.2", "/a.log.1", "/b.log")]
+    tasks = [[each.identity for each in task] for task in into_tasks(ranges, ["/a.log"], 2)]
+    assert tasks == [["/a.log.2", "/a.log.1"], ["/b.log"]]

@@ -131,10 +131,8 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """The tasks of a micro-batch."""
-        entries = entries_from_json(end)
-        ranges = ranges_between(entries_from_json(start), entries)
-        paths = {entry.path for entry in entries.values()}
-        return [LinesPartition(each) for each in into_tasks(ranges, paths, self.options.tasks)]
+        ranges = ranges_between(entries_from_json(start), entries_from_json(end))
+        return [LinesPartition(each) for each in into_tasks(ranges, self.options.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The Arrow record batches of a task. Raises :class:`FileLossError` where ``failOnDataLoss`` is set."""

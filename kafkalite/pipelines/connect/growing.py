@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -33,6 +34,8 @@ from kafkalite.pipelines.connect.file_entries import (
 from kafkalite.pipelines.connect.joined_lines import JoinedLines
 
 _BLOCK = 64 << 10
+_ROTATED = re.compile(r"[.-]\d[\d.T:_-]*$")
+"""What rotation puts behind a name."""
 
 
 @dataclass(frozen=True)
@@ -229,11 +232,11 @@ def ranges_between(start: Mapping[str, Entry], end: Mapping[str, Entry]) -> list
     return ranges
 
 
-def into_tasks(ranges: Collection[FileRange], paths: Collection[str], tasks: int) -> list[list[FileRange]]:
+def into_tasks(ranges: Collection[FileRange], tasks: int) -> list[list[FileRange]]:
     """``ranges`` for at most ``tasks`` tasks of about the same size. No file is divided, and files that rotation made
-    of one stay together, so that their order holds: their names begin with one that is among ``paths``."""
+    of one stay together, so that their order holds."""
     series: dict[str, list[FileRange]] = {}
-    names = first_names({*paths, *(each.entry.path for each in ranges)})
+    names = first_names({each.entry.path for each in ranges})
     for each in ranges:
         series.setdefault(names[each.entry.path], []).append(each)
     bins: list[list[FileRange]] = [[] for _ in range(min(tasks, len(series)))]
@@ -246,13 +249,15 @@ def into_tasks(ranges: Collection[FileRange], paths: Collection[str], tasks: int
 
 
 def first_names(paths: Collection[str]) -> dict[str, str]:
-    """Each of ``paths`` → the shortest that it begins with."""
-    names: dict[str, str] = {}
+    """Each of ``paths`` → the name that rotation made it of: without a number or date at its end, the shortest that it
+    begins with."""
+    stems = {path: _ROTATED.sub("", path) for path in paths}
+    firsts: dict[str, str] = {}
     shortest = None
-    for path in sorted(paths):
-        shortest = shortest if shortest is not None and path.startswith(shortest) else path
-        names[path] = shortest
-    return names
+    for stem in sorted(stems.values()):
+        shortest = shortest if shortest is not None and stem.startswith(shortest) else stem
+        firsts[stem] = shortest
+    return {path: firsts[stem] for path, stem in stems.items()}
 
 
 def _size(ranges: Collection[FileRange]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -38,18 +38,7 @@ class Compose:
     def __call__(self, *words: object) -> str:
         """Run a command of compose. Raises :class:`DockerError`."""
         command = [*self._command, *map(str, words)]
-        done = subprocess.run(
-            command,
-            env=self._environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=600,
-        )
-        if done.returncode:
-            raise DockerError(f"{' '.join(command)}: {done.stderr[-2000:]}")
-        return done.stdout
+        return _output(command, " ".join(command), timeout=600, environment=self._environment)
 
     def shell(self, script: str, directory: Path) -> str:
         """Run the lines of a document as they stand there, in ``directory``. Raises :class:`DockerError`."""
@@ -58,19 +47,7 @@ class Compose:
             shown.symlink_to(DOCKER)
         environment = {**self._environment, "COMPOSE_PROJECT_NAME": self._project}
         script = script.replace("docker compose", " ".join(program()))
-        done = subprocess.run(
-            ["sh", "-euc", script],
-            cwd=directory,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=800,
-        )
-        if done.returncode:
-            raise DockerError(f"{script}: {done.stderr[-2000:]}")
-        return done.stdout
+        return _output(["sh", "-euc", script], script, timeout=800, environment=environment, folder=directory)
 
     def run(self, service: str, *words: object) -> str:
         """Run a program in the container of ``service``; what it printed."""
@@ -91,3 +68,22 @@ class Compose:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self("down", "--volumes", "--timeout", "5")
+
+
+def _output(
+    command: Sequence[str], shown: str, *, timeout: float, environment: Mapping[str, str], folder: Path | None = None
+) -> str:
+    """What ``command`` printed. Raises :class:`DockerError`, which begins with ``shown``."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+    )
+    if done.returncode:
+        raise DockerError(f"{shown}: {done.stderr[-2000:]}")
+    return done.stdout

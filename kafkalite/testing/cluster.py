@@ -15,11 +15,10 @@ import psutil
 from kafkalite.embedded.cluster import HOST, LocalCluster
 from kafkalite.embedded.processes import free_ports
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+from kafkalite.testing.ends import ZOOKEEPER, End
 from kafkalite.testing.properties import DEFAULTS, SESSION_TIMEOUT_MS
 from kafkalite.testing.sessions import expire_session
-from kafkalite.testing.wires import End, Wires
-
-ZOOKEEPER: End = "zookeeper"
+from kafkalite.testing.wires import Wires
 
 
 class KafkaliteCluster:

@@ -12,10 +12,11 @@ import os
 from types import TracebackType
 from typing import Any, Self
 
+from kafkalite.testing.ends import ZOOKEEPER, End
 from kafkalite.testing.machines import Machine
 from kafkalite.testing.properties import DEFAULTS, SESSION_TIMEOUT_MS
 from kafkalite.testing.sessions import expire_session
-from kafkalite.testing.site import ZOOKEEPER, End, Site
+from kafkalite.testing.site import Site
 
 IMAGE = os.environ.get("KAFKALITE_IMAGE", "kafkalite")
 ZOOKEEPER_IMAGE = os.environ.get("ZOOKEEPER_IMAGE", "zookeeper:3.9")

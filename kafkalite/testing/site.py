@@ -8,16 +8,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Literal
 
 from kafkalite.common.errors import StartupError
 from kafkalite.embedded.probe import POLL_INTERVAL, ask
+from kafkalite.testing.ends import ZOOKEEPER, End
 from kafkalite.testing.machines import Link, Machine
 
-ZOOKEEPER: Literal["zookeeper"] = "zookeeper"
-"""ZooKeeper's name among the brokers, and among the ends of faults."""
-End = int | Literal["zookeeper"]
-"""What a fault happens to: a broker, by its id, or ZooKeeper."""
 LOOK_INTERVAL = 0.5
 """Seconds between two looks at whether a container that is waited for still runs."""
 TO_BROKERS, TO_ZOOKEEPER = "brokers", "zookeeper"

@@ -12,10 +12,10 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-End = int | Literal["zookeeper"]
-"""What a wire ends at: a broker, by its id, or ZooKeeper."""
+from kafkalite.testing.ends import End
+
 HOST = "127.0.0.1"
 CHUNK = 1 << 16
 

@@ -156,7 +156,8 @@ class Sender(Client):
     def _told(self, record: RecordId, partition: int) -> Any:
         def told(error: Any, message: Any) -> None:
             if error is None:
-                self.recorder.acked(Acked(record, f"{self._topic}-{partition}", message.offset()))
+                known = -1 if message.offset() is None else message.offset()
+                self.recorder.acked(Acked(record, f"{self._topic}-{partition}", known))
                 return
             never_left = error.code() == KafkaError._PURGE_QUEUE
             self.recorder.note((Failed if never_left else Unknown)(record, error.name()))

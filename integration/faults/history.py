@@ -24,6 +24,7 @@ _VALUE = struct.Struct(">2sHIQ")
 _MAGIC = b"kl"
 _PRODUCER_SHIFT = 40
 _NOTHING = -1
+_UNTOLD = -2
 MOST_BREACHES = 50
 """After so many the rest says nothing new."""
 
@@ -71,15 +72,18 @@ class History:
         if len(self.breaches) < MOST_BREACHES:
             self.breaches.append(text)
 
-    def acked(self, identity: Identity, offset: int) -> None:
-        """The cluster acknowledged the record at ``offset``."""
+    def acked(self, identity: Identity, offset: int | None) -> None:
+        """The cluster acknowledged the record at ``offset``, or somewhere.
+
+        The latter: librdkafka heard nothing of it, but of a later one of the same idempotent producer.
+        """
         producer, partition, number = identity
         acks = self._acks[producer, partition]
         if number >= len(acks):
             acks.extend([_NOTHING] * (number + 1 - len(acks)))
         if acks[number] != _NOTHING:
             self.breach(f"{identity} acknowledged twice, at {acks[number]} and {offset}")
-        acks[number] = offset
+        acks[number] = _UNTOLD if offset is None else offset
         self.acknowledged += 1
 
     def failed(self, identity: Identity, error: str) -> None:
@@ -143,6 +147,9 @@ class History:
             identity = Identity(producer, partition, number)
             if offset == _NOTHING:
                 self.breach(f"{identity} was never acknowledged, later ones were")
+            elif offset == _UNTOLD:
+                if number > self._last[producer, partition]:
+                    self.breach(f"lost: {identity}, acknowledged somewhere; the log ends at {len(log)}")
             elif offset < 0 or offset >= len(log) or log[offset] == _NOTHING:
                 self.breach(f"lost: {identity}, acknowledged at offset {offset}; the log ends at {len(log)}")
             elif log[offset] != producer << _PRODUCER_SHIFT | number:

@@ -35,7 +35,7 @@ def test_a_good_history_has_no_breach() -> None:
     assert history.acknowledged == 12
     assert history.reads == 24
     for number in (3, 4):
-        history.acked(Identity(0, 1, number), 3 + number)
+        history.acked(Identity(0, 1, number), None if number == 3 else 3 + number)
         history.read(1, 3 + number, Identity(0, 1, number), "live")
     assert history.check() == []
 
@@ -48,6 +48,10 @@ def test_what_is_read_but_not_acknowledged_is_no_breach() -> None:
 
 def lost_at_the_end(history: History) -> None:
     history.acked(Identity(0, 0, 3), 6)
+
+
+def lost_somewhere(history: History) -> None:
+    history.acked(Identity(0, 0, 3), None)
 
 
 def lost_by_another_in_its_place(history: History) -> None:
@@ -105,6 +109,7 @@ def of_nobody(history: History) -> None:
     ("plant", "text"),
     [
         (lost_at_the_end, "lost: Identity(producer=0, partition=0, number=3), acknowledged at offset 6"),
+        (lost_somewhere, "lost: Identity(producer=0, partition=0, number=3), acknowledged somewhere"),
         (lost_by_another_in_its_place, "lost: Identity(producer=0, partition=0, number=3), acknowledged at 6, where"),
         (two_records_at_an_offset, "two records at offset 2 of partition 0"),
         (read_and_gone, "two records at offset 6 of partition 0"),

@@ -21,7 +21,7 @@ class Record:
         self.longest_gap = 0.0
         """Seconds between two acknowledgements, of any producers, since it was last set to 0."""
 
-    def acknowledged(self, identity: Identity, offset: int) -> None:
+    def acknowledged(self, identity: Identity, offset: int | None) -> None:
         """One delivery report."""
         now = time.monotonic()
         with self.lock:

@@ -71,7 +71,11 @@ class Sent(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """It was acknowledged at ``offset``. ``broker`` and ``leader_epoch``: who did so, and as what; -1 if not known."""
+    """It was acknowledged at ``offset``. ``broker`` and ``leader_epoch``: who did so, and as what; -1 if not known.
+
+    Nor is the offset always known: librdkafka counts a record of which it heard nothing as acknowledged once a later
+    one of the same idempotent producer is, for the broker took that only as the next in the sequence.
+    """
 
     record: RecordId
     partition: str

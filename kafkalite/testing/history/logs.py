@@ -64,7 +64,7 @@ class Logs:
         for partition in self._logs:
             self._check_log(partition, producers, places)
         for record, sending in producers.records.items():
-            if sending.offset != NOWHERE:
+            if sending.acknowledged:
                 self._check_kept(record, sending, places)
         for transaction in producers.transactions.values():
             if transaction.visible:
@@ -98,7 +98,7 @@ class Logs:
 
     def _check_kept(self, record: RecordId, sending: Sending, places: dict[RecordId, int]) -> None:
         log = self._logs[sending.partition]
-        if log.get(sending.offset) == record:
+        if log.get(sending.offset) == record or (sending.offset == NOWHERE and record in places):
             return
         where = f"{record} in {sending.partition} at offset {sending.offset}"
         if record in places:

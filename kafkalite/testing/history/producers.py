@@ -62,6 +62,7 @@ class Sending:
 
     partition: str
     transaction: Transaction | None
+    acknowledged: bool = False
     offset: int = NOWHERE
     broker: int = -1
     leader_epoch: int = -1
@@ -114,9 +115,10 @@ class Producers:
             self._breaches.add(Rule.WRITTEN, f"{where}: acknowledged, but never sent")
         elif sending.partition != event.partition:
             self._breaches.add(Rule.ONE_OFFSET, f"{where}: acknowledged, but sent to {sending.partition}")
-        elif sending.offset not in (NOWHERE, event.offset):
+        elif sending.acknowledged and sending.offset != event.offset:
             self._breaches.add(Rule.ONE_OFFSET, f"{where}: acknowledged at offset {sending.offset} before")
         else:
+            sending.acknowledged = True
             sending.offset, sending.broker, sending.leader_epoch = event.offset, event.broker, event.leader_epoch
 
     def failed(self, event: Failed) -> None:

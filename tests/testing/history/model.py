@@ -128,6 +128,9 @@ class Model:
                 offset = partition.append(record)
                 if kind is ProducerKind.PLAIN and fate < 0.12:
                     offset = partition.append(record)
+                if kind is ProducerKind.IDEMPOTENT and fate < 0.12:
+                    self._later.append(Acked(record, partition.name, -1))
+                    return
                 who = (partition.leader, partition.epoch) if fate < 0.5 else (partition.leader, -1)
                 self._later.append(Acked(record, partition.name, offset, *who))
 

@@ -56,8 +56,13 @@ def all_of(history: History, kind: type[T]) -> list[T]:
     return [event for event in history if isinstance(event, kind)]
 
 
+def told(history: History) -> list[Acked]:
+    """The acknowledgements that name an offset."""
+    return [event for event in all_of(history, Acked) if event.offset >= 0]
+
+
 def acked(history: History, chance: random.Random, producer: str = "") -> Acked:
-    return chance.choice([event for event in all_of(history, Acked) if event.record.producer.startswith(producer)])
+    return chance.choice([event for event in told(history) if event.record.producer.startswith(producer)])
 
 
 def place(history: History, event: Event) -> int:
@@ -103,7 +108,7 @@ def where(record: RecordId, partition: str, offset: int) -> str:
 def lost_at_the_end(history: History, chance: random.Random) -> str:
     partition = acked(history, chance).partition
     # of a plain producer an earlier copy might be left
-    once = [event for event in all_of(history, Acked) if not event.record.producer.startswith("plain")]
+    once = [event for event in told(history) if not event.record.producer.startswith("plain")]
     lost = max((event for event in once if event.partition == partition), key=lambda event: event.offset)
     edit_replicas(history, partition, lambda entries: entries.__delitem__(slice(lost.offset, None)))
     return where(lost.record, partition, lost.offset)
@@ -114,6 +119,14 @@ def lost_to_another(history: History, chance: random.Random) -> str:
     lost = acked(history, chance, "idempotent")
     put(history, lost.partition, lost.offset, None)
     return where(lost.record, lost.partition, lost.offset)
+
+
+@breaks(Rule.KEPT)
+def lost_somewhere(history: History, chance: random.Random) -> str:
+    lost = acked(history, chance, "idempotent")
+    replace(history, lost, lost._replace(offset=-1))
+    put(history, lost.partition, lost.offset, None)
+    return where(lost.record, lost.partition, -1)
 
 
 @breaks(Rule.ONE_OFFSET)
@@ -164,7 +177,7 @@ def two_of_a_producer(history: History, chance: random.Random) -> tuple[Acked, A
     both = sorted(
         (
             event
-            for event in all_of(history, Acked)
+            for event in told(history)
             if event.partition == some.partition and event.record.producer == some.record.producer
         ),
         key=lambda event: event.offset,

@@ -65,6 +65,8 @@ READ = Isolation.READ_UNCOMMITTED
         pytest.param(ProducerKind.IDEMPOTENT, [None, 0], [SECOND], set(), id="unknown and not there"),
         pytest.param(ProducerKind.IDEMPOTENT, [None, 1], [FIRST, SECOND], set(), id="unknown and there"),
         pytest.param(ProducerKind.IDEMPOTENT, [None, 0], [SECOND, FIRST], {Rule.ORDER}, id="unknown and too late"),
+        pytest.param(ProducerKind.IDEMPOTENT, [-1, 1], [FIRST, SECOND], set(), id="acknowledged somewhere"),
+        pytest.param(ProducerKind.IDEMPOTENT, [-1, 0], [SECOND], {Rule.KEPT}, id="acknowledged somewhere and lost"),
         pytest.param(ProducerKind.PLAIN, [0, 0], [FIRST], {Rule.KEPT}, id="two at one offset"),
         pytest.param(ProducerKind.PLAIN, [0, 1], [], {Rule.KEPT}, id="nothing is there"),
     ],

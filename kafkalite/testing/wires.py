@@ -27,7 +27,6 @@ class Wires:
 
     def __init__(self) -> None:
         self._gates: dict[frozenset[End], asyncio.Event] = {}
-        self._relays: set[asyncio.Task[None]] = set()
         self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="wires", daemon=True)
@@ -40,9 +39,6 @@ class Wires:
         """
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            assert task is not None
-            self._relays.add(task)
             try:
                 client: int = writer.get_extra_info("peername")[1]
                 whose = await asyncio.get_running_loop().run_in_executor(None, source, client)
@@ -51,7 +47,6 @@ class Wires:
                 pass  # either end has gone, or all ends here
             finally:
                 writer.transport.abort()
-                self._relays.discard(task)
 
         server = self._call(asyncio.start_server(serve, HOST, 0))
         self._servers.append(server)
@@ -81,12 +76,13 @@ class Wires:
         async def end() -> None:
             for server in self._servers:
                 server.close()
-            # What was accepted a moment ago has its first turn now, and can be told to end.
-            await asyncio.sleep(0)
-            while self._relays:
-                for relay in self._relays:
+            # What was accepted a moment ago becomes a relay only now: until there is none.
+            while relays := asyncio.all_tasks() - {asyncio.current_task()}:
+                # One that has not begun yet could not be told quietly to end.
+                await asyncio.sleep(0)
+                for relay in relays:
                     relay.cancel()
-                await asyncio.wait(self._relays)
+                await asyncio.wait(relays)
 
         self._call(end())
         self._loop.call_soon_threadsafe(self._loop.stop)

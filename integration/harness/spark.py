@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,28 +15,15 @@ ROOT = Path(__file__).parents[2]
 TOO_BUSY = "Python worker failed to connect back"
 """How a query fails where the machine lets a Python process of Spark's start later than the ten seconds it is given."""
 
-PYTHON = """#!/bin/sh
-kept=
-IFS=:
-for entry in $PYTHONPATH; do
-    case $entry in
-        *pyspark.zip|*.jar) ;;
-        *) kept=${{kept:+$kept:}}$entry ;;
-    esac
-done
-PYTHONPATH=$kept exec '{python}' "$@"
-"""
-"""Spark puts an archive of PySpark before the installed one, and its modules are compiled by every process anew: three
-quarters of a process's start."""
-
 
 def new_session(folder: Path) -> SparkSession:
     """Two cores and little memory; what Spark writes for itself goes to ``folder``."""
     from pyspark.sql import SparkSession
 
     from kafkalite.pipelines.session import register
+    from kafkalite.spark import python
 
-    os.environ["PYSPARK_PYTHON"] = quick_python(folder)
+    os.environ["PYSPARK_PYTHON"] = python.program()
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
     jars = sorted(jar for peer in (SPARK_KAFKA, POSTGRES_JDBC) for jar in libs(peer).glob("*.jar"))
     builder = SparkSession.builder.master("local[2]").appName("kafkalite-tests")
@@ -58,11 +44,3 @@ def new_session(folder: Path) -> SparkSession:
     session.sparkContext.setLogLevel("ERROR")
     register(session)
     return session
-
-
-def quick_python(folder: Path) -> str:
-    """A program in ``folder`` that is Python without Spark's archives."""
-    program = folder / "python"
-    program.write_text(PYTHON.format(python=sys.executable))
-    program.chmod(0o755)
-    return str(program)

@@ -14,12 +14,13 @@ from integration.bench.spark import ROOT, SPARK, spark_home
 from integration.harness.records import FIRST_TIMESTAMP, Item
 from integration.spark.topics import new_topic, produce
 from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.spark.python import program
 
 TIMEOUT = 600
 
 
 def test_batch_queries(shared_cluster: LocalCluster, tmp_path: Path) -> None:
-    """All rows, with Spark's own daemon and with ours; and one clear word where something cannot be had."""
+    """All rows, with Spark's own processes and with ours; and one clear word where something cannot be had."""
     topic = new_topic(shared_cluster, "spark41", 2)
     items = [
         Item(number % 2, FIRST_TIMESTAMP + number, b"k%d" % number, b"v%d" % number, (("h", b"x"),))
@@ -32,8 +33,12 @@ def test_batch_queries(shared_cluster: LocalCluster, tmp_path: Path) -> None:
         for partition in (0, 1)
         for offset, number in enumerate([*range(partition, 100, 2)] * 2)
     ]
-    for daemon in ("pyspark.daemon", "kafkalite.spark.daemon"):
-        found = run(shared_cluster.bootstrap, topic, daemon, tmp_path)
+    for interpreter, daemon in (
+        (sys.executable, "pyspark.daemon"),
+        (sys.executable, "kafkalite.spark.daemon"),
+        (program(), "pyspark.daemon"),
+    ):
+        found = run(shared_cluster.bootstrap, topic, interpreter, daemon, tmp_path)
         assert found["version"] == SPARK.partition("==")[2]
         assert found["rows"] == wanted
         assert found["headers"] == [[["h", "x"]]] * len(wanted)
@@ -41,7 +46,7 @@ def test_batch_queries(shared_cluster: LocalCluster, tmp_path: Path) -> None:
         assert "streams need PySpark 4.2" in found["stream"], found["stream"]
 
 
-def run(bootstrap: str, topic: str, daemon: str, directory: Path) -> dict[str, Any]:
+def run(bootstrap: str, topic: str, interpreter: str, daemon: str, directory: Path) -> dict[str, Any]:
     """What the queries of :mod:`integration.spark.batch_job` found."""
     done = subprocess.run(
         [sys.executable, "-m", "integration.spark.batch_job", bootstrap, topic, daemon],
@@ -49,7 +54,7 @@ def run(bootstrap: str, topic: str, daemon: str, directory: Path) -> dict[str, A
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join((str(spark_home()), str(ROOT))),
-            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_PYTHON": interpreter,
             "SPARK_HOME": str(spark_home() / "pyspark"),
         },
         capture_output=True,

@@ -20,8 +20,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from integration.harness.spark import ROOT, quick_python
+from integration.harness.spark import ROOT
 from integration.spark.killing import KillingDataSource, reached
+from kafkalite.spark import python
 from kafkalite.spark.source import KafkaliteDataSource
 
 ATTEMPTS = 10
@@ -141,7 +142,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 def main() -> None:
     """All of them in one small session; ends when they have, one way or the other."""
     bootstrap, folder, master, tasks, order = sys.argv[1:]
-    os.environ["PYSPARK_PYTHON"] = quick_python(Path(folder))
+    os.environ["PYSPARK_PYTHON"] = python.program()
     builder = SparkSession.builder.master(master)
     for name, value in {
         "spark.ui.enabled": "false",
@@ -149,7 +150,6 @@ def main() -> None:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "10",
-        "spark.python.daemon.module": "kafkalite.spark.daemon",
         "spark.local.dir": folder,
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

@@ -17,6 +17,7 @@ import kafkalite
 from kafkalite.pipelines.connect.files import FilesDataSource
 from kafkalite.pipelines.errors import PipelineError
 from kafkalite.pipelines.pipeline import Pipeline
+from kafkalite.spark import python
 from kafkalite.spark.source import KafkaliteDataSource
 
 PACKAGE = Path(kafkalite.__file__).parents[1]
@@ -29,7 +30,6 @@ DEFAULTS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     # Of every query with state, for as long as its checkpoint lives.
     "spark.sql.shuffle.partitions": "8",
-    "spark.python.daemon.module": "kafkalite.spark.daemon",
 }
 """Settings where the file says nothing else."""
 
@@ -47,7 +47,7 @@ def settings(pipeline: Pipeline, log: Path) -> dict[str, str]:
     if pipeline.spark.master.startswith("local"):
         found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     else:
-        found |= {"spark.pyspark.python": sys.executable, "spark.executorEnv.PYTHONPATH": str(PACKAGE)}
+        found |= {"spark.pyspark.python": python.program(), "spark.executorEnv.PYTHONPATH": str(PACKAGE)}
     if pipeline.spark.jars:
         found["spark.jars"] = ",".join(pipeline.spark.jars)
     if pipeline.spark.packages:
@@ -60,7 +60,7 @@ def settings(pipeline: Pipeline, log: Path) -> dict[str, str]:
 @contextmanager
 def session(pipeline: Pipeline, log: Path) -> Iterator[SparkSession]:
     """A session for ``pipeline``, stopped at the end. Raises :class:`PipelineError`."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", python.program())
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PACKAGE), os.environ.get("PYTHONPATH"))))
     with _noise_to(log):
         spark = _start(pipeline, log)

@@ -17,19 +17,24 @@ from pathlib import Path
 from zipimport import zipimporter
 
 
-def use_installed() -> None:
-    """Leave the archives out where the same Spark is there as an installed package; before PySpark is imported."""
+def use_installed() -> set[str]:
+    """Leave the archives out where the same Spark is there as an installed package; before PySpark is imported.
+
+    Returns what was left out.
+    """
     home = os.environ.get("SPARK_HOME")
     if not home or not (Path(home) / "__init__.py").is_file():
-        return
+        return set()
     before = sys.path[:]
     sys.path[:] = [path for path in before if not (_is_archive(path) and _is_of(path, home))]
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None or not _is_of(spec.origin, home):
         sys.path[:] = before  # another Spark would be found, or none
-        return
-    for path in set(before) - set(sys.path):
+        return set()
+    left_out = set(before) - set(sys.path)
+    for path in left_out:
         sys.path_importer_cache.pop(path, None)
+    return left_out
 
 
 def keep_directories() -> None:

@@ -45,14 +45,14 @@ def found() -> str:
 
 def test_the_installed_package_goes_before_the_archive(home: Path) -> None:
     assert "pyspark.zip" in found()
-    use_installed()
+    assert use_installed() == {str(home / "python" / "lib" / "pyspark.zip")}
     assert found() == str(home / "__init__.py")
     assert not [path for path in (*sys.path, *sys.path_importer_cache) if path.endswith("pyspark.zip")]
 
 
 def test_the_archive_stays_where_another_spark_would_be_found(home: Path) -> None:
     sys.path.remove(str(home.parent))
-    use_installed()
+    assert use_installed() == set()
     assert "pyspark.zip" in found()
 
 

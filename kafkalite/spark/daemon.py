@@ -1,39 +1,48 @@
-"""Spark's Python daemon with the decoder loaded: its workers share that memory, and start sooner.
+"""Spark's Python daemon with all loaded that its processes need: they share that memory, and start sooner.
 
 Answers to: nothing in Kafka; ``spark.python.daemon.module=kafkalite.spark.daemon`` puts it in place of
-``pyspark.daemon``. Shell.
+``pyspark.daemon`` for tasks, :mod:`kafkalite.spark.python` for all. Shell.
 
-Workers are forks of the daemon. By Spark's own daemon each of them loads numba and the machine code anew: more than a
-hundred megabytes and a second or two, for every core.
+Spark has a daemon for each of its programs (one runs tasks, others find sources and plan), and the processes that do
+the work are forks of it. By Spark's own daemon each worker loads numba and the machine code anew: more than a hundred
+megabytes and a second or two, for every core; and what a process does share with its daemon, its first garbage
+collection copies.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 
 from kafkalite.spark.archives import use_installed
+from kafkalite.spark.housekeeping import let_code_go, settle
+
+TASKS = "pyspark.worker"
+"""The program that runs tasks."""
 
 
 def main() -> None:
-    """Load, then be Spark's daemon."""
+    """Load, then be Spark's daemon for the program that is the first argument."""
     # No thread that a fork would lose may run: numpy's library of linear algebra would start some.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     use_installed()
     from pyspark import daemon
 
-    if "pyspark.worker" in sys.argv:
-        _load()
+    for program in sys.argv[1:]:
+        _load(program)
     daemon.manager()
 
 
-def _load() -> None:
-    """What a worker needs for its first task."""
-    from kafkalite.spark import decode, kernels, reading  # noqa: F401
-    from kafkalite.spark.housekeeping import settle
+def _load(program: str) -> None:
+    """What the daemon's processes would load each for itself."""
+    importlib.import_module(program)
+    if program == TASKS:
+        from kafkalite.spark import decode, kernels, reading  # noqa: F401
 
-    kernels.warm_up()
+        kernels.warm_up()
+        let_code_go("libllvmlite")  # the compiler: what it had to link is linked
     gc.collect()
     settle()
 

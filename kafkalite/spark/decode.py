@@ -28,7 +28,7 @@ from kafkalite.record.convert import up_convert
 from kafkalite.record.records import read_varint
 from kafkalite.spark import kernels
 
-CHUNK_BYTES = 2 << 20
+CHUNK_BYTES = 1 << 20
 """Bytes of records after which a column batch is full: small enough to stay in the processor's cache and to cost
 Spark little memory, large enough that a batch's own cost does not count."""
 MAX_BATCH_BYTES = 1 << 30

@@ -6,6 +6,7 @@ import gc
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,9 @@ from kafkalite.spark import housekeeping
 
 @pytest.fixture(autouse=True)
 def _unfrozen() -> Iterator[None]:
+    housekeeping._freeze.cache_clear()
     yield
+    housekeeping._freeze.cache_clear()
     gc.unfreeze()
 
 
@@ -42,3 +45,31 @@ def test_another_process_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     housekeeping.settle()
     assert gc.get_freeze_count() == 0
     assert not asked
+
+
+@pytest.mark.skipif(not housekeeping._MAPS.exists(), reason="no /proc here")
+def test_code_that_was_let_go_comes_back_when_it_runs() -> None:
+    import sqlite3
+
+    def held() -> int:
+        """KB of the library's code that are in memory."""
+        entry, total = False, 0
+        for line in Path("/proc/self/smaps").read_text().splitlines():
+            if ":" not in line.split()[0] or "-" in line.split()[0]:
+                entry = "libsqlite3" in line and " r-xp " in line
+            elif entry and line.startswith("Rss:"):
+                total += int(line.split()[1])
+        return total
+
+    def query() -> list[tuple[int]]:
+        with sqlite3.connect(":memory:") as database:
+            return database.execute("SELECT 6 * 7").fetchall()
+
+    assert query() == [(42,)]
+    before = held()
+    if not before:
+        pytest.skip("this Python has SQLite built in")
+    housekeeping.let_code_go("libsqlite3")
+    assert held() < before
+    assert query() == [(42,)]
+    assert held() > 0

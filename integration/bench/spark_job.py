@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
+
+from kafkalite.spark import python
 
 SAMPLE = 0.25
 """Seconds from one look at the memory to the next."""
@@ -21,22 +26,26 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Memory(threading.Thread):
-    """The most that all processes under this one have had together, in bytes; what they share counts once.
-
-    ``cost``: the processor seconds that looking took.
-    """
+    """The most that all processes under this one have had together, in bytes; what they share counts once."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
         self.peak = 0
-        self.cost = 0.0
+        self._looking = threading.Event()
+        self._looking.set()
 
     def run(self) -> None:
         """Look every now and then."""
-        while True:
+        while self._looking.wait():
             self.peak = max(self.peak, sum(proportional_size(pid) for pid in family(os.getpid())))
-            self.cost = time.thread_time()
             time.sleep(SAMPLE)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """While something is timed: to look costs the more the more processes there are."""
+        self._looking.clear()
+        yield
+        self._looking.set()
 
 
 def family(pid: int) -> list[int]:
@@ -75,7 +84,8 @@ def cpu_seconds() -> float:
 
 def session(jars: str) -> SparkSession:
     """Two cores, and no more memory than the work needs."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # For a session that runs no Python neither this nor its daemon changes anything.
+    os.environ["PYSPARK_PYTHON"] = python.program()
     builder = SparkSession.builder.master("local[2]")
     for name, value in {
         "spark.ui.enabled": "false",
@@ -84,7 +94,6 @@ def session(jars: str) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.jars": jars,
-        # For a session that runs no Python it changes nothing.
         "spark.python.daemon.module": "kafkalite.spark.daemon",
     }.items():
         builder = builder.config(name, value)
@@ -93,27 +102,36 @@ def session(jars: str) -> SparkSession:
     return spark
 
 
-def main() -> None:
-    """Read ``rounds`` times after ``warm`` times; rows a second of each, processor seconds of all, the most memory."""
-    order: dict[str, Any] = json.loads(sys.argv[1])
-    memory = Memory()
+def measure(order: dict[str, Any], memory: Memory, work: Callable[[int], None]) -> dict[str, Any]:
+    """``work(number)``, which moves ``rows``: ``warm`` times, then ``rounds`` times timed, then ``looks`` times for the
+    memory's sake. Rows a second of each timed round, processor seconds of all of them, and the most memory."""
     memory.start()
+    numbers = iter(range(order["warm"] + order["rounds"] + order["looks"]))
+    for number in islice(numbers, order["warm"]):
+        work(number)
+    with memory.paused():
+        rates, before = [], cpu_seconds()
+        for number in islice(numbers, order["rounds"]):
+            began = time.perf_counter()
+            work(number)
+            rates.append(order["rows"] / (time.perf_counter() - began))
+        used = cpu_seconds() - before
+    for number in numbers:
+        work(number)
+    return {"rates": rates, "cpu": used, "memory": memory.peak}
+
+
+def main() -> None:
+    """Read again and again."""
+    order: dict[str, Any] = json.loads(sys.argv[1])
     spark = session(order["jars"])
     if order["format"] == "kafkalite":
         from kafkalite.spark.source import KafkaliteDataSource
 
         spark.dataSource.register(KafkaliteDataSource)
     reader = spark.read.format(order["format"]).options(**order["options"])
-    rates, before = [], 0.0
-    for number in range(order["warm"] + order["rounds"]):
-        if number == order["warm"]:
-            before = cpu_seconds() - memory.cost
-        began = time.perf_counter()
-        reader.load().write.format("noop").mode("overwrite").save()
-        if number >= order["warm"]:
-            rates.append(order["rows"] / (time.perf_counter() - began))
-    used = cpu_seconds() - memory.cost - before
-    print(json.dumps({"version": spark.version, "rates": rates, "cpu": used, "memory": memory.peak}))
+    found = measure(order, Memory(), lambda _: reader.load().write.format("noop").mode("overwrite").save())
+    print(json.dumps({"version": spark.version, **found}))
 
 
 if __name__ == "__main__":

@@ -11,15 +11,13 @@ from statistics import median
 
 from integration.bench.cell import FreshCell, Metric
 from integration.bench.side import KAFKALITE, Maker, Side
-from integration.bench.spark import PARTITIONS, run_spark
+from integration.bench.spark import LOOKS, PARTITIONS, ROUNDS, WARM, run_spark
 from integration.harness.peers import SPARK_KAFKA_4_1, libs
 
 WRITING = "Spark 4.1.1: writing to a kafkalite broker, by our sink and (column Kafka) by Spark's own"
 JOB = "integration.bench.spark_write_job"
 BYTES = 100_000_000
 """Of values, in each round."""
-WARM, ROUNDS = 4, 5
-"""A JVM is slow until it has compiled."""
 
 
 class SparkWriteCell(FreshCell):
@@ -41,7 +39,7 @@ class SparkWriteCell(FreshCell):
     def run(self, maker: Maker, directory: Path) -> dict[str, float]:
         """The median of some rounds, in a session of its own; each writes to a new topic."""
         side = Side(KAFKALITE, directory, brokers=1).start()
-        topics = [f"written-{number}" for number in range(WARM + ROUNDS)]
+        topics = [f"written-{number}" for number in range(WARM + ROUNDS + LOOKS)]
         try:
             for topic in topics:
                 side.create_topic(topic, PARTITIONS)
@@ -55,13 +53,14 @@ class SparkWriteCell(FreshCell):
                     "size": self.size,
                     "warm": WARM,
                     "rounds": ROUNDS,
+                    "looks": LOOKS,
                 },
                 JOB,
             )
         finally:
             side.close()
         rates: list[float] = result["rates"]
-        return {"rate": median(rates), "cpu": result["cpu"], "memory": result["memory"] / 1e6}
+        return {"rate": median(rates), "cpu": result["cpu"] / ROUNDS, "memory": result["memory"] / 1e6}
 
 
 SPARK_WRITE_CELLS = [SparkWriteCell(size) for size in (100, 1000)]

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import Any
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from integration.bench.spark_job import Memory, cpu_seconds, session
+from integration.bench.spark_job import Memory, measure, session
 
 SOURCES = ("kafka", "kafkalite")
 ARROW_BYTES = 2 << 20
@@ -36,12 +35,11 @@ def sums(frame: DataFrame) -> list[Any]:
 
 
 def main() -> None:
-    """Write ``rounds`` times after ``warm`` times; rows a second of each, and the most memory.
+    """Write again and again, each time into a topic of its own.
 
     At the end both sources must find in the topic what was written.
     """
     order: dict[str, Any] = json.loads(sys.argv[1])
-    memory = Memory()
     spark = session(order["jars"])
     # For a session that runs no Python it changes nothing.
     spark.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", ARROW_BYTES)
@@ -50,23 +48,18 @@ def main() -> None:
     spark.dataSource.register(KafkaliteDataSource)
     frame = made(spark, order["rows"], order["size"])
     kafka = {"kafka.bootstrap.servers": order["bootstrap"]}
-    memory.start()
-    rates, used = [], 0.0
-    for number in range(order["warm"] + order["rounds"]):
-        before = cpu_seconds()
-        began = time.perf_counter()
+
+    def write(number: int) -> None:
         topic = order["topics"][number]
         frame.write.format(order["format"]).options(**kafka).option("topic", topic).mode("append").save()
-        if number >= order["warm"]:
-            rates.append(order["rows"] / (time.perf_counter() - began))
-            used += cpu_seconds() - before
-    peak = memory.peak
+
+    found = measure(order, Memory(), write)
     written = sums(frame)
     for source in SOURCES:
-        found = sums(spark.read.format(source).options(**kafka).option("subscribe", topic).load())
-        if found != written:
-            raise AssertionError(f"{order['format']} wrote {written}, {source} reads {found}")
-    print(json.dumps({"version": spark.version, "rates": rates, "cpu": used / order["rounds"], "memory": peak}))
+        read = sums(spark.read.format(source).options(**kafka).option("subscribe", order["topics"][-1]).load())
+        if read != written:
+            raise AssertionError(f"{order['format']} wrote {written}, {source} reads {read}")
+    print(json.dumps({"version": spark.version, **found}))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,9 +18,10 @@ from confluent_kafka import Producer
 
 from integration.bench.cell import FreshCell, Metric
 from integration.bench.side import KAFKALITE, Maker, Side
-from integration.harness.peers import SPARK_KAFKA_4_1, cache_dir, libs
+from integration.harness.peers import SPARK_KAFKA, SPARK_KAFKA_4_1, cache_dir, libs
 
 READING = "Spark 4.1.1: reading a topic of a kafkalite broker, by our source and (column Kafka) by Spark's own"
+STREAMING = "The newest Spark: a stream over a whole topic, by our source and (column Kafka) by Spark's own"
 SPARK = "pyspark==4.1.1"
 """The Spark of the comparison: the last of which every part of the connector is there."""
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +37,9 @@ class SparkReadCell(FreshCell):
     """All columns of a topic of :data:`BYTES` in records of ``size``, produced with ``codec``, into Spark's rows."""
 
     group = READING
+    job = "integration.bench.spark_job"
+    verb = "read"
+    connector = SPARK_KAFKA_4_1
     rounds = 1
     metrics = (
         Metric("rate", "rows/s", at_least=2.0),
@@ -44,7 +49,7 @@ class SparkReadCell(FreshCell):
 
     def __init__(self, size: int, codec: str) -> None:
         plain = codec == "none"
-        self.name = f"spark-read-{size}" + ("" if plain else f"-{codec}")
+        self.name = f"spark-{self.verb}-{size}" + ("" if plain else f"-{codec}")
         self.title = f"{size} B, {'uncompressed' if plain else codec}"
         self.size = size
         self.codec = codec
@@ -59,18 +64,37 @@ class SparkReadCell(FreshCell):
                 {
                     "format": maker.name,
                     "options": {"kafka.bootstrap.servers": side.bootstrap, "subscribe": "read"},
-                    "jars": ",".join(str(jar) for jar in sorted(libs(SPARK_KAFKA_4_1).glob("*.jar"))),
+                    "jars": ",".join(str(jar) for jar in sorted(libs(self.connector).glob("*.jar"))),
                     "rows": rows,
                     "warm": WARM,
                     "rounds": ROUNDS,
                     "looks": LOOKS,
-                }
+                },
+                self.job,
+                self.spark_home(),
             )
         finally:
             side.close()
         rates: list[float] = result["rates"]
         cpu = result["cpu"] / len(rates) / rows * 1e6
         return {"rate": median(rates), "memory": result["memory"] / 1e6, "cpu": cpu}
+
+    def spark_home(self) -> Path | None:
+        """Where the Spark of the comparison is; ``None``: the one that is installed."""
+        return spark_home()
+
+
+class SparkStreamCell(SparkReadCell):
+    """The same as streams, with which sources in Python are trusted by later Sparks only."""
+
+    group = STREAMING
+    job = "integration.bench.spark_stream_job"
+    verb = "stream"
+    connector = SPARK_KAFKA
+
+    def spark_home(self) -> Path | None:
+        """The installed one."""
+        return None
 
 
 def fill(bootstrap: str, size: int, codec: str) -> int:
@@ -103,9 +127,9 @@ def value(size: int, number: int) -> bytes:
     return b" ".join(words)[:size]
 
 
-def run_spark(order: dict[str, object], job: str = "integration.bench.spark_job") -> dict[str, Any]:
-    """What the program ``job`` measured, on :data:`SPARK`."""
-    path = os.pathsep.join((str(spark_home()), str(ROOT)))
+def run_spark(order: dict[str, object], job: str, home: Path | None) -> dict[str, Any]:
+    """What the program ``job`` measured, on the Spark in ``home``, or on the installed one."""
+    path = os.pathsep.join(str(folder) for folder in (home, ROOT) if folder)
     done = subprocess.run(
         [sys.executable, "-m", job, json.dumps(order)],
         cwd=ROOT,
@@ -118,7 +142,7 @@ def run_spark(order: dict[str, object], job: str = "integration.bench.spark_job"
     if done.returncode:
         raise RuntimeError(f"the Spark job failed: {done.stderr[-2000:]}")
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    assert result["version"] == SPARK.partition("==")[2]
+    assert result["version"] == (SPARK.partition("==")[2] if home else version("pyspark"))
     return result
 
 
@@ -132,4 +156,6 @@ def spark_home() -> Path:
     return home
 
 
-SPARK_CELLS = [SparkReadCell(size, codec) for codec in ("none", "zstd") for size in (100, 1000)]
+SPARK_CELLS = [
+    kind(size, codec) for kind in (SparkReadCell, SparkStreamCell) for codec in ("none", "zstd") for size in (100, 1000)
+]

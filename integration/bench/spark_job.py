@@ -102,9 +102,9 @@ def session(jars: str) -> SparkSession:
     return spark
 
 
-def measure(order: dict[str, Any], memory: Memory, work: Callable[[int], None]) -> dict[str, Any]:
-    """``work(number)``, which moves ``rows``: ``warm`` times, then ``rounds`` times timed, then ``looks`` times for the
-    memory's sake. Rows a second of each timed round, processor seconds of all of them, and the most memory."""
+def measure(order: dict[str, Any], memory: Memory, work: Callable[[int], float]) -> dict[str, Any]:
+    """``work(number)``, which returns its rows a second: ``warm`` times, then ``rounds`` times that count, then
+    ``looks`` times for the memory's sake. The rates of those that count, their processor seconds, the most memory."""
     memory.start()
     numbers = iter(range(order["warm"] + order["rounds"] + order["looks"]))
     for number in islice(numbers, order["warm"]):
@@ -112,13 +112,18 @@ def measure(order: dict[str, Any], memory: Memory, work: Callable[[int], None]) 
     with memory.paused():
         rates, before = [], cpu_seconds()
         for number in islice(numbers, order["rounds"]):
-            began = time.perf_counter()
-            work(number)
-            rates.append(order["rows"] / (time.perf_counter() - began))
+            rates.append(work(number))
         used = cpu_seconds() - before
     for number in numbers:
         work(number)
     return {"rates": rates, "cpu": used, "memory": memory.peak}
+
+
+def rate(rows: int, work: Callable[[], object]) -> float:
+    """Rows a second of what moves so many."""
+    began = time.perf_counter()
+    work()
+    return rows / (time.perf_counter() - began)
 
 
 def main() -> None:
@@ -130,7 +135,11 @@ def main() -> None:
 
         spark.dataSource.register(KafkaliteDataSource)
     reader = spark.read.format(order["format"]).options(**order["options"])
-    found = measure(order, Memory(), lambda _: reader.load().write.format("noop").mode("overwrite").save())
+
+    def read(_: int) -> float:
+        return rate(order["rows"], reader.load().write.format("noop").mode("overwrite").save)
+
+    found = measure(order, Memory(), read)
     print(json.dumps({"version": spark.version, **found}))
 
 

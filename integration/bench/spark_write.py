@@ -11,7 +11,7 @@ from statistics import median
 
 from integration.bench.cell import FreshCell, Metric
 from integration.bench.side import KAFKALITE, Maker, Side
-from integration.bench.spark import LOOKS, PARTITIONS, ROUNDS, WARM, run_spark
+from integration.bench.spark import LOOKS, PARTITIONS, ROUNDS, WARM, run_spark, spark_home
 from integration.harness.peers import SPARK_KAFKA_4_1, libs
 
 WRITING = "Spark 4.1.1: writing to a kafkalite broker, by our sink and (column Kafka) by Spark's own"
@@ -56,6 +56,7 @@ class SparkWriteCell(FreshCell):
                     "looks": LOOKS,
                 },
                 JOB,
+                spark_home(),
             )
         finally:
             side.close()

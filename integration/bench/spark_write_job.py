@@ -12,7 +12,7 @@ from typing import Any
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from integration.bench.spark_job import Memory, measure, session
+from integration.bench.spark_job import Memory, measure, rate, session
 
 SOURCES = ("kafka", "kafkalite")
 ARROW_BYTES = 2 << 20
@@ -49,9 +49,9 @@ def main() -> None:
     frame = made(spark, order["rows"], order["size"])
     kafka = {"kafka.bootstrap.servers": order["bootstrap"]}
 
-    def write(number: int) -> None:
-        topic = order["topics"][number]
-        frame.write.format(order["format"]).options(**kafka).option("topic", topic).mode("append").save()
+    def write(number: int) -> float:
+        writer = frame.write.format(order["format"]).options(**kafka).option("topic", order["topics"][number])
+        return rate(order["rows"], writer.mode("append").save)
 
     found = measure(order, Memory(), write)
     written = sums(frame)

@@ -22,7 +22,9 @@ from kafkalite.spark.client.security import authenticate, wrap
 
 _INT32 = struct.Struct(">i")
 MAX_RESPONSE = 0x7FFFFFFF
-RECEIVE_BUFFER = 1 << 20
+RECEIVE_BUFFER = 4 << 20
+"""Bytes that the system keeps for a connection: a whole answer of ``max.partition.fetch.bytes``, which the broker can
+hand over at once while its reader is at the one before."""
 
 
 class Connection:

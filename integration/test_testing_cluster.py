@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from integration.harness.clients import fresh_topic
 from integration.harness.wait import wait_for
+from kafkalite.embedded.probe import wait_for_brokers
 from kafkalite.embedded.znodes import ZnodeReader
 from kafkalite.testing.cluster import KafkaliteCluster
 
@@ -54,11 +55,16 @@ class View:
         return self.znodes.owner(f"/brokers/ids/{broker_id}")
 
     def send(self, value: bytes, without: int | None = None) -> None:
-        """Produce one record and see it acknowledged, by a client that asks every broker but ``without``: one that is
-        cut off still calls itself the leader."""
-        addresses = zip(self.cluster.broker_ids, self.bootstrap.split(","), strict=True)
-        servers = ",".join(address for broker_id, address in addresses if broker_id != without)
-        producer = Producer({"bootstrap.servers": servers, "acks": "all", "log_level": 0})
+        """Produce one record and see it acknowledged, by a client that never hears of ``without``: one that is cut off
+        still calls itself the leader, and would be believed."""
+        asked = {
+            broker_id: address
+            for broker_id, address in zip(self.cluster.broker_ids, self.bootstrap.split(","), strict=True)
+            if broker_id != without
+        }
+        endpoints = [(host, int(port)) for host, _, port in (address.rpartition(":") for address in asked.values())]
+        wait_for_brokers(endpoints, set(asked), 60)
+        producer = Producer({"bootstrap.servers": ",".join(asked.values()), "acks": "all", "log_level": 0})
         errors: list[object] = []
         producer.produce(self.topic, value, on_delivery=lambda error, _: errors.append(error))
         assert producer.flush(60) == 0, f"{value!r} was not acknowledged"

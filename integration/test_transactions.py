@@ -540,7 +540,7 @@ def test_a_paused_coordinator_that_wakes_up_cannot_decide(cluster: LocalCluster,
         answer = decode_response(ApiKey.END_TXN, 2, memoryview(client.receive())[4:])
     assert answer.error_code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     wait_ended(cluster, topic, 3, number)
-    assert describe(cluster, producer).transaction_state == "CompleteCommit"
+    wait_for(lambda: describe(cluster, producer).transaction_state == "CompleteCommit", "it is complete")
     producer.at = 0
     wait_for(lambda: producer.coordinator() != zombie, "all agree on the successor")
     assert len(read_all(cluster, topic, "read_committed")) == 2

@@ -84,7 +84,7 @@ def cpu_seconds() -> float:
 
 def session(jars: str) -> SparkSession:
     """Two cores, and no more memory than the work needs."""
-    # For a session that runs no Python neither this nor its daemon changes anything.
+    # For a session that runs no Python it changes nothing.
     os.environ["PYSPARK_PYTHON"] = python.program()
     builder = SparkSession.builder.master("local[2]")
     for name, value in {
@@ -94,7 +94,6 @@ def session(jars: str) -> SparkSession:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "2",
         "spark.jars": jars,
-        "spark.python.daemon.module": "kafkalite.spark.daemon",
     }.items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

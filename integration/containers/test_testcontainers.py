@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from testcontainers.core.container import DockerContainer
+from testcontainers.core.exceptions import ContainerStartException
 from testcontainers.core.labels import LABEL_SESSION_ID, SESSION_ID
 from testcontainers.core.network import Network
 
@@ -17,7 +19,8 @@ from integration.harness.wait import wait_for
 from kafkalite.common.errors import StartupError
 from kafkalite.embedded.probe import ask
 from kafkalite.embedded.znodes import ZnodeReader
-from kafkalite.testing.containers import KafkaliteClusterContainer, KafkaliteContainer
+from kafkalite.embedded.zookeeper import four_letter_word
+from kafkalite.testing.containers import KafkaliteClusterContainer, KafkaliteContainer, ZooKeeperContainer
 
 TIMEOUT = 60
 QUIET = {"log_level": 0}
@@ -169,12 +172,38 @@ def test_containers_reach_it_by_its_name_on_their_network(broker_image: str, zoo
             kafka.kill("zookeeper")
 
 
+def test_a_zookeeper_that_is_slow_to_answer_is_waited_for(broker_image: str, zookeeper_image: str) -> None:
+    with Network() as network, ThreadPoolExecutor(1) as pool:
+        zookeeper = ZooKeeperContainer(zookeeper_image).with_network(network).with_network_aliases("theirs")
+        kafka = KafkaliteContainer(broker_image, zookeeper="theirs:2181").with_network(network)
+        try:
+            zookeeper.launch()
+            wait_for(lambda: four_letter_word(zookeeper.host, zookeeper.host_port, b"srvr"), "ZooKeeper serves")
+            zookeeper.get_wrapped_container().pause()
+            started = pool.submit(kafka.start)
+            # It was let in, and not answered for as long as a session lasts.
+            wait_for(lambda: "Connection time-out" in written(kafka) or started.done(), "it asks anew", timeout=TIMEOUT)
+            zookeeper.get_wrapped_container().unpause()
+            assert started.result(TIMEOUT).get_bootstrap_server()
+        finally:
+            kafka.stop()
+            zookeeper.discard()
+
+
 def test_what_does_not_start_says_why_and_leaves_nothing(broker_image: str, zookeeper_image: str) -> None:
     container = KafkaliteContainer(broker_image, zookeeper_image=zookeeper_image)
     before = ours()
-    with pytest.raises(StartupError, match=r"broker 1 has ended:\n.*Invalid value"):
+    with pytest.raises(StartupError, match=r"broker 1 has ended:\n.*Invalid value[^$]*Its ZooKeeper:\n."):
         container.with_property("num.partitions", "minus one").start()
     assert ours() == before
+
+
+def written(container: KafkaliteContainer) -> str:
+    """What a container that may not be there yet has written."""
+    try:
+        return container.last_lines()
+    except ContainerStartException:
+        return ""
 
 
 def ours() -> list[str]:

@@ -75,7 +75,7 @@ class Site:
     def wait_until_serving(self, asked: Iterable[int], expected: set[int], timeout: float) -> None:
         """Wait until each of the brokers ``asked`` answers, and knows of those ``expected`` and of a live controller.
 
-        Raises ``StartupError`` with what the broker wrote, after ``timeout`` seconds or when its container ends.
+        Raises ``StartupError`` with what it and ZooKeeper wrote, after ``timeout`` seconds or when its container ends.
         """
         deadline = time.monotonic() + timeout
         for broker_id in asked:
@@ -85,12 +85,12 @@ class Site:
                 now = time.monotonic()
                 if now > deadline:
                     raise StartupError(
-                        f"broker {broker_id} does not serve after {timeout:g} s:\n{machine.last_lines()}"
+                        f"broker {broker_id} does not serve after {timeout:g} s:\n{self._wrote(machine)}"
                     )
                 if now > look_at:
                     look_at = now + LOOK_INTERVAL
                     if machine.state == "exited":
-                        raise StartupError(f"broker {broker_id} has ended:\n{machine.last_lines()}")
+                        raise StartupError(f"broker {broker_id} has ended:\n{self._wrote(machine)}")
                 time.sleep(POLL_INTERVAL)
 
     def partition(self, broker_id: int, others: Collection[End]) -> None:
@@ -112,6 +112,11 @@ class Site:
         for broker_id, link in sorted(self._cut):
             self._brokers[broker_id].join(link)
         self._cut.clear()
+
+    def _wrote(self, broker: Machine) -> str:
+        if isinstance(self._zookeeper, str):
+            return broker.last_lines()
+        return f"{broker.last_lines()}\nIts ZooKeeper:\n{self._zookeeper.last_lines()}"
 
     def _link_names(self, zookeeper: Machine | str) -> Iterator[str]:
         if isinstance(zookeeper, Machine):

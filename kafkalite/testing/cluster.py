@@ -16,7 +16,7 @@ from kafkalite.embedded.cluster import HOST, LocalCluster
 from kafkalite.embedded.processes import free_ports
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.testing.ends import ZOOKEEPER, End
-from kafkalite.testing.properties import DEFAULTS, SESSION_TIMEOUT_MS
+from kafkalite.testing.properties import DEFAULTS, SESSION_TIMEOUT_MS, ZOOKEEPER_DEFAULTS
 from kafkalite.testing.sessions import expire_session
 from kafkalite.testing.wires import Wires
 
@@ -72,7 +72,7 @@ class KafkaliteCluster:
         self._wires = Wires()
         try:
             if self._connect is None:
-                self._embedded = EmbeddedZooKeeper(self.directory / "zookeeper").start()
+                self._embedded = EmbeddedZooKeeper(self.directory / "zookeeper", properties=ZOOKEEPER_DEFAULTS).start()
             connect = self._connect or self._embedded_connect()
             self._cluster = LocalCluster(self.directory, self._count, zookeeper=connect, overrides=self._overrides)
             for broker_id in self._cluster.broker_ids:

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from kafkalite.testing.ends import ZOOKEEPER, End
 from kafkalite.testing.machines import Machine
-from kafkalite.testing.properties import DEFAULTS, SESSION_TIMEOUT_MS
+from kafkalite.testing.properties import DEFAULTS, SESSION_TIMEOUT_MS, ZOOKEEPER_DEFAULTS
 from kafkalite.testing.sessions import expire_session
 from kafkalite.testing.site import Site
 
@@ -31,13 +31,13 @@ INSIDE_PORT = 9094
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 60
 _ZOOKEEPER_ENVIRONMENT = {
-    # It must outlive its own end, not the machine's: nobody waits for a busy disk.
-    "JVMFLAGS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto "
-    "-Dzookeeper.forceSync=no -Dzookeeper.preAllocSize=4096",
+    "JVMFLAGS": "-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xshare:auto",
     "ZOO_ADMINSERVER_ENABLED": "false",
     "ZOO_MAX_CLIENT_CNXNS": "0",
     "ZOO_TICK_TIME": "500",
-    "ZOO_CFG_EXTRA": "maxSessionTimeout=120000",
+    "ZOO_CFG_EXTRA": " ".join(
+        f"{name}={value}" for name, value in {"maxSessionTimeout": "120000", **ZOOKEEPER_DEFAULTS}.items()
+    ),
 }
 _SEPARATORS = str.maketrans({".": "_", "-": "__", "_": "___"})
 

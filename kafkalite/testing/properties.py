@@ -16,3 +16,6 @@ DEFAULTS = {
     "zookeeper.connection.timeout.ms": "60000",
 }
 """Properties of ``server.properties``; those of a test go before them."""
+ZOOKEEPER_DEFAULTS = {"forceSync": "no"}
+"""Properties of ``zoo.cfg``: what is written must outlive the server's end, not the machine's; and whatever waits for it
+would wait for a busy disk."""

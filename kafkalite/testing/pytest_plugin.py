@@ -39,8 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def kafkalite_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One real ZooKeeper for all clusters of the run: its connection string."""
     from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
+    from kafkalite.testing.properties import ZOOKEEPER_DEFAULTS
 
-    with EmbeddedZooKeeper(tmp_path_factory.mktemp("kafkalite-zookeeper")) as server:
+    with EmbeddedZooKeeper(tmp_path_factory.mktemp("kafkalite-zookeeper"), properties=ZOOKEEPER_DEFAULTS) as server:
         yield server.connect_string
 
 

@@ -17,5 +17,5 @@ DEFAULTS = {
 }
 """Properties of ``server.properties``; those of a test go before them."""
 ZOOKEEPER_DEFAULTS = {"forceSync": "no"}
-"""Properties of ``zoo.cfg``: what is written must outlive the server's end, not the machine's; and whatever waits for it
-would wait for a busy disk."""
+"""Properties of ``zoo.cfg``: what it writes must outlive the server's end, not the machine's; and a busy disk would
+hold up all brokers."""

@@ -17,7 +17,7 @@ import os
 import sys
 
 from kafkalite.spark.archives import use_installed
-from kafkalite.spark.housekeeping import let_code_go, settle
+from kafkalite.spark.housekeeping import let_libraries_go, settle
 
 TASKS = "pyspark.worker"
 """The program that runs tasks."""
@@ -39,12 +39,18 @@ def _load(program: str) -> None:
     """What the daemon's processes would load each for itself."""
     importlib.import_module(program)
     if program == TASKS:
-        from kafkalite.spark import decode, kernels, reading  # noqa: F401
+        from pyspark.sql.worker import plan_data_source_read  # noqa: F401
+
+        from kafkalite.protocol.api_keys import ApiKey
+        from kafkalite.protocol.codec import request_class
+        from kafkalite.spark import batch_reader, decode, kernels  # noqa: F401
 
         kernels.warm_up()
-        let_code_go("libllvmlite")  # the compiler: what it had to link is linked
+        for api_key in (ApiKey.API_VERSIONS, ApiKey.METADATA):
+            request_class(api_key)
     gc.collect()
     settle()
+    let_libraries_go()
 
 
 if __name__ == "__main__":

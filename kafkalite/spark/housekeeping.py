@@ -12,13 +12,14 @@ import ctypes
 import gc
 import mmap
 import sys
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
 from kafkalite.spark.archives import keep_directories
 
 _MODULES = ("pyspark.daemon", "kafkalite.spark.daemon")
-_MAPS = Path("/proc/self/maps")
+_SMAPS = Path("/proc/self/smaps")
 
 
 def settle() -> None:
@@ -36,18 +37,31 @@ def _freeze() -> None:
     gc.freeze()
 
 
-def let_code_go(library: str) -> None:
-    """Take the machine code of a loaded library out of this process's memory; what is run again comes back from the
-    file. Elsewhere than on Linux it does nothing."""
-    if not _MAPS.exists():
+def let_libraries_go() -> None:
+    """Give back all pages of loaded libraries, code and constants, that are as in their files: what was needed once,
+    for the start, a compiler above all. What is used again comes back from the file. Elsewhere than on Linux it does
+    nothing."""
+    if not _SMAPS.exists():
         return
     madvise = ctypes.CDLL(None).madvise
-    for line in _MAPS.read_text().splitlines():
-        place, access, *rest = line.split()
-        # Code that may not be written to is as in the file. Its constants may have been relocated: they must stay.
-        if access == "r-xp" and library in rest[-1]:
-            start, end = (int(address, 16) for address in place.split("-"))
-            madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)
+    for start, size in _clean_files(_SMAPS.read_text().splitlines()):
+        madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
+
+
+def _clean_files(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
+    """Start and size of those mappings of files, of all in ``smaps``, that may not be written to and never were: a
+    page that the dynamic linker has relocated would be lost."""
+    start = size = own = 0
+    for line in lines:
+        name, *rest = line.split(maxsplit=5)
+        if not name.endswith(":"):
+            begin, end = (int(address, 16) for address in name.split("-"))
+            from_file = rest[-1].startswith("/") and rest[0].startswith("r-")
+            start, size, own = begin, end - begin if from_file else 0, 0
+        elif name in ("Anonymous:", "Swap:"):
+            own += int(rest[0])
+        elif name == "VmFlags:" and size and not own:
+            yield start, size
 
 
 def _in_spark_process() -> bool:

@@ -47,7 +47,7 @@ def test_another_process_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not asked
 
 
-@pytest.mark.skipif(not housekeeping._MAPS.exists(), reason="no /proc here")
+@pytest.mark.skipif(not housekeeping._SMAPS.exists(), reason="no /proc here")
 def test_code_that_was_let_go_comes_back_when_it_runs() -> None:
     import sqlite3
 
@@ -69,7 +69,35 @@ def test_code_that_was_let_go_comes_back_when_it_runs() -> None:
     before = held()
     if not before:
         pytest.skip("this Python has SQLite built in")
-    housekeeping.let_code_go("libsqlite3")
+    housekeeping.let_libraries_go()
     assert held() < before
     assert query() == [(42,)]
     assert held() > 0
+
+
+MAPPING = """\
+1000-3000 {access} 00000000 fe:00 247026                     {path}
+Size:                  8 kB
+Anonymous:             {anonymous} kB
+Swap:                  {swap} kB
+VmFlags: rd mr mw me
+"""
+
+
+@pytest.mark.parametrize(
+    ("access", "path", "anonymous", "swap", "clean"),
+    [
+        ("r-xp", "/usr/lib/libc.so.6", 0, 0, True),
+        ("r--p", "/a folder/lib c.so", 0, 0, True),
+        ("r--p", "/usr/lib/libc.so.6", 4, 0, False),  # relocated, and then protected
+        ("r--p", "/usr/lib/libc.so.6", 0, 4, False),  # the same, and swapped out
+        ("rw-p", "/usr/lib/libc.so.6", 0, 0, False),
+        ("r--p", "", 0, 0, False),
+        ("r-xp", "[vdso]", 0, 0, False),
+    ],
+)
+def test_only_what_is_as_in_the_file_is_let_go(access: str, path: str, anonymous: int, swap: int, clean: bool) -> None:
+    dirty = MAPPING.format(access="rw-p", path="/x", anonymous=8, swap=0)
+    lines = MAPPING.format(access=access, path=path, anonymous=anonymous, swap=swap)
+    found = list(housekeeping._clean_files((dirty + lines + dirty).splitlines()))
+    assert found == ([(0x1000, 0x2000)] if clean else [])

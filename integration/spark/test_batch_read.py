@@ -68,6 +68,20 @@ def test_a_corrupt_batch(spark: SparkSession, broker: LocalCluster) -> None:
     assert unchecked.count() == 20
 
 
+def test_a_file_that_was_cut_off(spark: SparkSession, broker: LocalCluster) -> None:
+    topic = new_topic(broker, "cut-off")
+    produce(broker, topic, values(10))
+    produce(broker, topic, values(10))
+    path = segment(broker, topic)
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 20)
+    said = failure(load(spark, broker.bootstrap, subscribe=topic, kafkaConsumer_pollTimeoutMs="1500"))
+    assert f"topic {topic}, partition 0: cannot read from offset 0 (of 0 to 19): " in said
+    assert f"{path} cannot be read at byte 0: it ends 20 bytes before" in broker.log_file(1).read_text()
+    broker.restart_broker(1)
+    assert load(spark, broker.bootstrap, subscribe=topic).count() == 10
+
+
 def test_an_end_that_is_not_there(spark: SparkSession, broker: LocalCluster) -> None:
     topic = new_topic(broker, "early")
     produce(broker, topic, values(5))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.types import Part
-from kafkalite.network.output import OutputQueue, Written
+from kafkalite.network.output import OutputQueue, RegionError, Written
 from kafkalite.network.request import ConnectionInfo, Request
 from kafkalite.protocol.api_keys import is_flexible
 from kafkalite.protocol.errors import ProtocolError
@@ -260,6 +260,9 @@ class Connection:
     def _write(self) -> None:
         try:
             written = self.output.write(self._sock)
+        except RegionError as error:
+            self._close_for_a_file(error)
+            return
         except OSError as error:
             self.close(f"writing failed: {error}")
             return
@@ -276,7 +279,7 @@ class Connection:
         if self.closed:
             return
         if error is not None:
-            self.close(f"a file could not be read: {error}")
+            self._close_for_a_file(RegionError(self.output.cold_region(), str(error)))
         elif not self.dirty:
             self.dirty = True
             self._server.mark(self)
@@ -303,6 +306,11 @@ class Connection:
                 # What was asked before the offence has its answer, as far as the socket takes it at once.
                 self._write()
             self.close(why)
+
+    def _close_for_a_file(self, error: RegionError) -> None:
+        """An answer that has begun cannot be taken back: the client will ask again, and the broker's log says why."""
+        self._server.complaints.warning("closing the connection of %s: %s", self.info.peer, error)
+        self.close(str(error))
 
     def close(self, why: str) -> None:
         """Close at once; what is not answered or not sent yet is dropped."""

@@ -6,6 +6,7 @@ it calls the socket that it is given and knows no reactor.
 
 from __future__ import annotations
 
+import errno
 import os
 from enum import IntEnum
 from typing import Any
@@ -35,6 +36,17 @@ class Written(IntEnum):
     """The socket takes no more now, or others are to have a turn: go on when it is writable."""
     COLD = 2
     """The next part is a file region that may have to come from the disk: :meth:`OutputQueue.cold_region`."""
+
+
+class RegionError(OSError):
+    """The file under a region cannot be read, as ``why`` says; the socket is well."""
+
+    def __init__(self, region: FileRegion, why: str) -> None:
+        try:
+            name = os.readlink(f"/proc/self/fd/{region.fd}")
+        except OSError:
+            name = "a segment"
+        super().__init__(f"{name} cannot be read at byte {region.position}: {why}")
 
 
 class OutputQueue:
@@ -85,7 +97,7 @@ class OutputQueue:
         return first
 
     def write(self, sock: Any) -> Written:
-        """Write what the socket takes. Raises ``OSError`` where the connection, or the file under a region, failed."""
+        """Write what the socket takes. Raises ``OSError`` where the connection failed, and :class:`RegionError`."""
         if self._regions and self.size <= SMALL:
             self._copy_regions()
         budget = TURN
@@ -163,9 +175,14 @@ class OutputQueue:
 
     def _send_file(self, sock: Any, region: FileRegion) -> int:
         left = region.count - self._done
-        sent = send_file(sock, region.fd, region.position + self._done, left)
+        try:
+            sent = send_file(sock, region.fd, region.position + self._done, left)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                raise RegionError(region, str(error)) from None
+            raise
         if sent == 0:
-            raise OSError(f"a file ended {left} bytes before the region that was to be sent from it")
+            raise RegionError(region, f"it ends {left} bytes before what is to be sent of it: was it cut off by hand?")
         self._wrote(sent)
         return sent
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from kafkalite.common.types import FileRegion
-from kafkalite.network.output import SMALL, WINDOW, OutputQueue, Written, is_resident, read_ahead
+from kafkalite.network.output import SMALL, WINDOW, OutputQueue, RegionError, Written, is_resident, read_ahead
 from tests.network.fakes import FakeSocket, memory_files
 
 
@@ -116,6 +117,28 @@ def test_a_region_that_cannot_be_read_is_left_to_sendfile() -> None:
     queue.append(FileRegion(-1, 0, 10, None), 10)
     with pytest.raises(OSError):
         queue.write(Taker())
+
+
+@pytest.mark.parametrize(
+    ("size", "why"), [(10, "it ends 20 bytes before what is to be sent"), (100, "Input/output error")]
+)
+def test_a_file_that_fails_is_told_from_a_socket_that_does(
+    size: int, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def send_file(_sock: object, fd: int, position: int, count: int) -> int:
+        if size == 100:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return len(os.pread(fd, count, position))
+
+    monkeypatch.setattr("kafkalite.network.output.send_file", send_file)
+    monkeypatch.setattr("kafkalite.network.output.SMALL", 0)
+    path = tmp_path / "00000000000000000000.log"
+    path.write_bytes(bytes(size))
+    with path.open("rb") as file:
+        queue = OutputQueue()
+        queue.append(FileRegion(file.fileno(), 5, 25, file), 25)
+        with pytest.raises(RegionError, match=rf"{path} cannot be read at byte 5: .*{why}"):
+            queue.write(Taker())
 
 
 class Taker:

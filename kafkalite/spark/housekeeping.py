@@ -41,10 +41,12 @@ def let_libraries_go() -> None:
     """Give back all pages of loaded libraries, code and constants, that are as in their files: what was needed once,
     for the start, a compiler above all. What is used again comes back from the file. Elsewhere than on Linux it does
     nothing."""
-    if not _SMAPS.exists():
+    try:
+        lines = _SMAPS.read_text(errors="replace").splitlines()
+    except OSError:
         return
     madvise = ctypes.CDLL(None).madvise
-    for start, size in _clean_files(_SMAPS.read_text().splitlines()):
+    for start, size in _clean_files(lines):
         madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), mmap.MADV_DONTNEED)
 
 

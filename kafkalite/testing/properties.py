@@ -13,7 +13,7 @@ DEFAULTS = {
     "group.min.session.timeout.ms": "1000",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     # ZooKeeper starts beside them, and on a busy machine its first answer may take longer than a session lasts.
-    "zookeeper.connection.timeout.ms": "60000",
+    "zookeeper.connection.timeout.ms": "30000",
 }
 """Properties of ``server.properties``; those of a test go before them."""
 ZOOKEEPER_DEFAULTS = {"forceSync": "no"}

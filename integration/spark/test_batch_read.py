@@ -51,11 +51,16 @@ def segment(cluster: LocalCluster, topic: str) -> Path:
     return found
 
 
+def two_batches(cluster: LocalCluster, name: str) -> tuple[str, Path]:
+    """A new topic with offsets 0 to 9 and 10 to 19 in a batch each, and the file that has them."""
+    topic = new_topic(cluster, name)
+    produce(cluster, topic, values(10))
+    produce(cluster, topic, values(10))
+    return topic, segment(cluster, topic)
+
+
 def test_a_corrupt_batch(spark: SparkSession, broker: LocalCluster) -> None:
-    topic = new_topic(broker, "corrupt")
-    produce(broker, topic, values(10))
-    produce(broker, topic, values(10))
-    path = segment(broker, topic)
+    topic, path = two_batches(broker, "corrupt")
     with path.open("r+b") as file:
         file.seek(path.read_bytes().rindex(b"value-3"))
         file.write(b"V")
@@ -69,10 +74,7 @@ def test_a_corrupt_batch(spark: SparkSession, broker: LocalCluster) -> None:
 
 
 def test_a_file_that_was_cut_off(spark: SparkSession, broker: LocalCluster) -> None:
-    topic = new_topic(broker, "cut-off")
-    produce(broker, topic, values(10))
-    produce(broker, topic, values(10))
-    path = segment(broker, topic)
+    topic, path = two_batches(broker, "cut-off")
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 20)
     said = failure(load(spark, broker.bootstrap, subscribe=topic, kafkaConsumer_pollTimeoutMs="1500"))

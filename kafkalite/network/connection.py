@@ -261,7 +261,8 @@ class Connection:
         try:
             written = self.output.write(self._sock)
         except RegionError as error:
-            self._close_for_a_file(error)
+            # An answer that has begun cannot be taken back: the client will ask again.
+            self._drop(str(error))
             return
         except OSError as error:
             self.close(f"writing failed: {error}")
@@ -279,7 +280,7 @@ class Connection:
         if self.closed:
             return
         if error is not None:
-            self._close_for_a_file(RegionError(self.output.cold_region(), str(error)))
+            self._drop(str(error))
         elif not self.dirty:
             self.dirty = True
             self._server.mark(self)
@@ -301,16 +302,15 @@ class Connection:
     def abort(self, why: str) -> None:
         """See :class:`kafkalite.network.request.Responder`."""
         if not self.closed:
-            self._server.complaints.warning("closing the connection of %s: %s", self.info.peer, why)
             if self.output and not self._blocked and not self._warming:
                 # What was asked before the offence has its answer, as far as the socket takes it at once.
                 self._write()
-            self.close(why)
+            self._drop(why)
 
-    def _close_for_a_file(self, error: RegionError) -> None:
-        """An answer that has begun cannot be taken back: the client will ask again, and the broker's log says why."""
-        self._server.complaints.warning("closing the connection of %s: %s", self.info.peer, error)
-        self.close(str(error))
+    def _drop(self, why: str) -> None:
+        """Close for a reason that whoever runs the broker should know."""
+        self._server.complaints.warning("closing the connection of %s: %s", self.info.peer, why)
+        self.close(why)
 
     def close(self, why: str) -> None:
         """Close at once; what is not answered or not sent yet is dropped."""

@@ -226,10 +226,13 @@ def is_resident(region: FileRegion) -> bool:
 
 
 def read_ahead(region: FileRegion) -> None:
-    """Bring the region into the page cache; blocks, so it runs in a thread."""
-    if hasattr(os, "posix_fadvise"):
-        os.posix_fadvise(region.fd, region.position, region.count, os.POSIX_FADV_WILLNEED)
+    """Bring the region into the page cache; blocks, so it runs in a thread. Raises :class:`RegionError`."""
     scratch = [bytearray(1 << 17)]
     end = region.position + region.count
-    for position in range(region.position, end, 1 << 17):
-        os.preadv(region.fd, scratch, position)
+    try:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(region.fd, region.position, region.count, os.POSIX_FADV_WILLNEED)
+        for position in range(region.position, end, 1 << 17):
+            os.preadv(region.fd, scratch, position)
+    except OSError as error:
+        raise RegionError(region, str(error)) from None

@@ -37,6 +37,11 @@ def test_reading_past_the_end_is_not_endless(tmp_path: Path) -> None:
         read_ahead(FileRegion(file.fileno(), 0, 1 << 20, file, True))
 
 
+def test_reading_ahead_says_what_cannot_be_read() -> None:
+    with pytest.raises(RegionError, match=r"a segment cannot be read at byte 7: .*Bad file descriptor"):
+        read_ahead(FileRegion(1 << 20, 7, 10, None, True))
+
+
 def test_a_long_cold_region_is_cut_into_windows() -> None:
     queue = OutputQueue()
     queue.append(FileRegion(9, 100, 2 * WINDOW + 5, None, True), 2 * WINDOW + 5)

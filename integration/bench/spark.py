@@ -26,21 +26,24 @@ SPARK = "pyspark==4.1.1"
 """The Spark of the comparison: the last of which every part of the connector is there."""
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 2
-BYTES = 600_000_000
-"""Of records, uncompressed, in the topic that is read: a query takes seconds then, and is not mostly its planning."""
-WARM, ROUNDS, LOOKS = 4, 5, 2
-"""A JVM is slow until it has compiled; and nobody looks at the memory while time is taken."""
-TIMEOUT = 900
+BYTES, RECORDS = 3_000_000_000, 10_000_000
+"""Uncompressed, in the topic that is read, whichever comes first: the faster source takes seconds for it, of which
+planning is a small part."""
+SESSIONS = 3
+"""Of each source, in turn: another session, and another minute of the machine, gives other figures."""
+WARM, ROUNDS, LOOKS = 4, 3, 1
+"""In each session. A JVM is slow until it has compiled; and nobody looks at the memory while time is taken."""
+TIMEOUT = 1800
 
 
 class SparkReadCell(FreshCell):
-    """All columns of a topic of :data:`BYTES` in records of ``size``, produced with ``codec``, into Spark's rows."""
+    """All columns of a topic of records of ``size`` bytes, produced with ``codec``, into Spark's rows."""
 
     group = READING
     job = "integration.bench.spark_job"
     verb = "read"
     connector = SPARK_KAFKA_4_1
-    rounds = 1
+    rounds = SESSIONS
     metrics = (
         Metric("rate", "rows/s", at_least=2.0),
         Metric("memory", "MB, driver and workers", at_most=1.25),
@@ -98,7 +101,8 @@ class SparkStreamCell(SparkReadCell):
 
 
 def fill(bootstrap: str, size: int, codec: str) -> int:
-    """Words, as much as :data:`BYTES`, in batches of a usual size; how many records that is."""
+    """Words, as many as :data:`BYTES` and :data:`RECORDS` allow, in batches of a usual size; how many records that
+    is."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -109,7 +113,7 @@ def fill(bootstrap: str, size: int, codec: str) -> int:
         }
     )
     values = [value(size, number) for number in range(1000)]
-    count = BYTES // size
+    count = min(BYTES // size, RECORDS)
     batch = [{"value": each} for each in values]
     for partition in range(PARTITIONS):
         sent = 0

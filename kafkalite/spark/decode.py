@@ -92,7 +92,7 @@ class Decoder:
         for run, timestamp_type in self._runs(records, batches, aborted, first, stop):
             if runs and (size > CHUNK_BYTES or timestamp_type != kind):
                 yield from self._columns(runs, kind, first, stop)
-                runs, size = [], 0
+                size = 0
             runs.append(run)
             size += run.end - run.start
             kind = timestamp_type
@@ -126,7 +126,8 @@ class Decoder:
             except (CorruptRecordError, ApiError) as error:
                 raise self._error(header, error) from error
 
-    def _columns(self, runs: list[_Run], timestamp_type: int, first: int, stop: int) -> Iterator[Any]:
+    def _columns(self, runs: list[_Run], timestamp_type: int, first: int, stop: int) -> list[Any]:
+        """One record batch, or none. ``runs`` is emptied: nothing unfolded is kept while the columns are written."""
         rows = sum(run.header.record_count for run in runs)
         size = sum(run.end - run.start for run in runs)
         if rows * len(self._topic) > MAX_BATCH_BYTES:
@@ -167,7 +168,8 @@ class Decoder:
                 raise self._error(group[0].header, "its record headers are malformed")
         rows = int(state[kernels.ROWS])
         if not rows:
-            return
+            runs.clear()
+            return []
         topic, partition, kind = self._constant(timestamp_type, rows)
         arrays = [
             _binary(key_ends, keys, key_valid, rows, int(state[kernels.KEY_END]), int(state[kernels.KEY_NULLS])),
@@ -185,7 +187,8 @@ class Decoder:
                 arrays.append(headers.array(rows))
             except pa.ArrowInvalid as error:
                 raise self._error(runs[0].header, f"the name of a record header is not UTF-8: {error}") from None
-        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        runs.clear()
+        return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
 
     def _constant(self, timestamp_type: int, rows: int) -> tuple[Any, Any, Any]:
         """Columns that say the same in every row: made once, then cut."""
@@ -367,6 +370,6 @@ def _bits(valid: Any, rows: int, nulls: int) -> Any:
 
 
 def _binary(ends: Any, data: Any, valid: Any, rows: int, size: int, nulls: int) -> Any:
-    return pa.Array.from_buffers(
-        pa.binary(), rows, [_bits(valid, rows, nulls), pa.py_buffer(ends), pa.py_buffer(data[:size])], nulls
-    )
+    # A column without a byte, as of keys where there are none, does not keep the room that was there for it.
+    content = pa.py_buffer(data[:size] if size else b"")
+    return pa.Array.from_buffers(pa.binary(), rows, [_bits(valid, rows, nulls), pa.py_buffer(ends), content], nulls)

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
+import weakref
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kafkalite.record.batch import crc32c, iter_headers
+from kafkalite.record.compression import ZSTD, decompress
 from kafkalite.record.control import encode_marker
 from kafkalite.record.legacy import encode_message_set
 from kafkalite.record.records import Record, encode_batch
@@ -180,6 +186,33 @@ def test_what_was_yielded_outlives_the_bytes() -> None:
     data[:] = bytes(len(data))
     (row,) = batch.to_pylist()
     assert (row["key"], row["value"], row["headers"]) == (b"key", b"value", [{"key": "h", "value": b"x"}])
+
+
+def test_columns_keep_no_more_than_their_bytes() -> None:
+    view = memoryview(encode_batch([Record(at, 0, None, bytes(10_000)) for at in range(100)]))
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    (batch,) = Decoder("t", 0).decode(view, iter_headers(view), None, 0, END)
+    size = batch.column("value").nbytes
+    assert size <= pa.total_allocated_bytes() - before < 1.1 * size, "nothing is kept for keys that are not there"
+
+
+def test_what_was_unfolded_goes_before_its_columns_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    unfolded: list[weakref.ref[Any]] = []
+
+    def remembered(*arguments: Any) -> Any:
+        found = np.frombuffer(decompress(*arguments), np.uint8)
+        unfolded.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(decode, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(decode, "decompress", remembered)
+    view = memoryview(b"".join(encode_batch([Record(at, 0, None, bytes(200))], codec=ZSTD) for at in range(2)))
+    batches = Decoder("t", 0).decode(view, iter_headers(view), None, 0, END)
+    next(batches)
+    first, second = unfolded
+    assert first() is None
+    assert second() is not None, "the batch that comes next"
 
 
 def test_a_flipped_bit_is_named_with_its_place() -> None:

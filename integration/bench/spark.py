@@ -29,8 +29,6 @@ PARTITIONS = 2
 BYTES, RECORDS = 3_000_000_000, 10_000_000
 """Uncompressed, in the topic that is read, whichever comes first: the faster source takes seconds for it, of which
 planning is a small part."""
-SESSIONS = 3
-"""Of each source, in turn: another session, and another minute of the machine, gives other figures."""
 WARM, ROUNDS, LOOKS = 4, 3, 1
 """In each session. A JVM is slow until it has compiled; and nobody looks at the memory while time is taken."""
 TIMEOUT = 1800
@@ -43,7 +41,6 @@ class SparkReadCell(FreshCell):
     job = "integration.bench.spark_job"
     verb = "read"
     connector = SPARK_KAFKA_4_1
-    rounds = SESSIONS
     metrics = (
         Metric("rate", "rows/s", at_least=2.0),
         Metric("memory", "MB, driver and workers", at_most=1.25),

@@ -17,7 +17,7 @@ from integration.bench.spark_job import Memory, measure, session
 from kafkalite.spark.source import KafkaliteDataSource
 
 MICRO_BATCHES = 2
-"""Of seconds: Spark takes a tenth of one for a checkpoint's files, whatever the source."""
+"""Few and long: Spark takes a tenth of a second for the files of each in the checkpoint, whatever the source."""
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from statistics import median
 
 from integration.bench.cell import FreshCell, Metric
 from integration.bench.side import KAFKALITE, Maker, Side
-from integration.bench.spark import LOOKS, PARTITIONS, ROUNDS, SESSIONS, WARM, run_spark, spark_home
+from integration.bench.spark import LOOKS, PARTITIONS, ROUNDS, WARM, run_spark, spark_home
 from integration.harness.peers import SPARK_KAFKA_4_1, libs
 
 WRITING = "Spark 4.1.1: writing to a kafkalite broker, by our sink and (column Kafka) by Spark's own"
@@ -24,7 +24,6 @@ class SparkWriteCell(FreshCell):
     """Rows of a key and a value of ``size`` bytes, from the memory of the JVM into a topic."""
 
     group = WRITING
-    rounds = SESSIONS
     metrics = (
         Metric("rate", "rows/s", at_least=1.5),
         Metric("cpu", "s, driver and workers"),

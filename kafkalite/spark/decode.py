@@ -166,9 +166,10 @@ class Decoder:
                 raise self._error(group[wrong].header, "its records are malformed")
             if headers is not None and not headers.append(buffer, header_at, before, int(state[kernels.ROWS])):
                 raise self._error(group[0].header, "its record headers are malformed")
+        begin = runs[0].header
+        runs.clear()
         rows = int(state[kernels.ROWS])
         if not rows:
-            runs.clear()
             return []
         topic, partition, kind = self._constant(timestamp_type, rows)
         arrays = [
@@ -186,8 +187,7 @@ class Decoder:
             try:
                 arrays.append(headers.array(rows))
             except pa.ArrowInvalid as error:
-                raise self._error(runs[0].header, f"the name of a record header is not UTF-8: {error}") from None
-        runs.clear()
+                raise self._error(begin, f"the name of a record header is not UTF-8: {error}") from None
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
 
     def _constant(self, timestamp_type: int, rows: int) -> tuple[Any, Any, Any]:

@@ -1,0 +1,191 @@
+"""What must hold of every transaction that ZooKeeper commits, checked while a history runs.
+
+Answers to: nothing in Kafka. Pure: a fold over the committed changes of znodes.
+
+Each rule follows from how the classic design fences its writers: an epoch that went back, a leader outside of its ISR
+or a claim without a higher epoch would mean that a fenced broker still decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Final, NamedTuple
+
+from kafkalite.common.types import NO_LEADER, TopicPartition
+from kafkalite.zk.port import ZnodeStat
+from kafkalite.zk.znodes import controller, producer_ids, topics, transactions
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.groups import decode_generation
+from kafkalite.zk.znodes.topics import TopicAssignment
+
+_STATE: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)/state$")
+_TOPIC: Final = re.compile(r"^/brokers/topics/([^/]+)$")
+_TRANSACTION: Final = re.compile(r"^/transactions/\d+/ids/([^/]+)$")
+_GENERATION: Final = re.compile(r"^/consumers/[^/]+/generation$")
+_CLAIM: Final = "/coordinator"
+_CLAIM_EPOCH: Final = "/coordinator_epoch"
+
+
+class Kind(Enum):
+    """What became of a znode."""
+
+    CREATED = "created"
+    CHANGED = "changed"
+    DELETED = "deleted"
+
+
+class ZnodeChange(NamedTuple):
+    """One znode as a committed transaction left it; ``data`` is empty where the znode was deleted."""
+
+    kind: Kind
+    path: str
+    data: bytes = b""
+
+
+class _Led(NamedTuple):
+    leader: int
+    leader_epoch: int
+    controller_epoch: int
+
+
+class ZnodeInvariants:
+    """Remembers what the rules need of the tree; :meth:`committed` takes one transaction and returns what it broke."""
+
+    def __init__(self) -> None:
+        self._assignments: dict[str, TopicAssignment] = {}
+        self._states: dict[str, _Led] = {}
+        self._numbers: dict[str, int] = {}
+        self._producers: dict[str, tuple[int, int]] = {}
+        self._found: list[str] = []
+        self._takers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], ZnodeChange], None]], ...] = (
+            (_TOPIC, self._topic),
+            (_STATE, self._state),
+            (_TRANSACTION, self._transaction),
+            (_GENERATION, self._generation),
+        )
+
+    def committed(self, zxid: int, changes: Iterable[ZnodeChange]) -> list[str]:
+        """What the transaction ``zxid`` broke, a line each; nothing where all rules hold."""
+        self._found = []
+        changed = list(changes)
+        paths = {change.path for change in changed if change.kind is not Kind.DELETED}
+        for change in changed:
+            try:
+                self._take(change, paths)
+            except MalformedZnodeError as error:
+                self._found.append(f"malformed: {error}")
+        return [f"zxid {zxid:#x}: {line}" for line in self._found]
+
+    def _take(self, change: ZnodeChange, paths: set[str]) -> None:
+        path = change.path
+        if path == controller.CONTROLLER_EPOCH or path.endswith(_CLAIM_EPOCH):
+            self._ascends(change)
+        elif path == producer_ids.LATEST_BLOCK:
+            self._block(change)
+        elif change.kind is Kind.CREATED and path == controller.CONTROLLER:
+            self._claims(path, controller.CONTROLLER_EPOCH, paths)
+        elif change.kind is Kind.CREATED and path.endswith(_CLAIM):
+            self._claims(path, path.removesuffix(_CLAIM) + _CLAIM_EPOCH, paths)
+        else:
+            for pattern, take in self._takers:
+                match = pattern.match(path)
+                if match is not None:
+                    take(match, change)
+
+    def _claims(self, path: str, epoch_path: str, paths: set[str]) -> None:
+        if epoch_path not in paths:
+            self._found.append(f"{path} was claimed in a transaction that does not raise {epoch_path}")
+
+    def _ascends(self, change: ZnodeChange) -> None:
+        path = change.path
+        if change.kind is Kind.DELETED:
+            self._numbers.pop(path, None)
+            return
+        try:
+            number = int(change.data)
+        except ValueError:
+            raise MalformedZnodeError(f"{path}: not a number: {change.data!r}") from None
+        before = self._numbers.get(path)
+        if before is not None and number <= before:
+            self._found.append(f"{path} went from {before} to {number}")
+        self._numbers[path] = number
+
+    def _generation(self, match: re.Match[str], change: ZnodeChange) -> None:
+        path = match[0]
+        if change.kind is Kind.DELETED:
+            self._numbers.pop(path, None)
+            return
+        number = decode_generation(path, change.data).number
+        before = self._numbers.get(path, 0)
+        if number < before:
+            self._found.append(f"{path}: the generation went from {before} to {number}")
+        self._numbers[path] = number
+
+    def _block(self, change: ZnodeChange) -> None:
+        if change.kind is Kind.DELETED or not change.data:
+            return
+        block = producer_ids.decode_block(change.data)
+        before = self._numbers.get(change.path, -1)
+        if block.start <= before:
+            self._found.append(f"{change.path}: the block {block.start}..{block.end} begins below {before + 1}")
+        self._numbers[change.path] = block.end
+
+    def _topic(self, match: re.Match[str], change: ZnodeChange) -> None:
+        topic = match[1]
+        if change.kind is Kind.DELETED:
+            self._assignments.pop(topic, None)
+            return
+        assignment = topics.decode_topic(topic, change.data)
+        before = self._assignments.get(topic)
+        if before is not None and before.topic_id is not None and assignment.topic_id != before.topic_id:
+            self._found.append(f"topic {topic}: the topic id changed from {before.topic_id} to {assignment.topic_id}")
+        self._assignments[topic] = assignment
+
+    def _state(self, match: re.Match[str], change: ZnodeChange) -> None:
+        tp = TopicPartition(match[1], int(match[2]))
+        if change.kind is Kind.DELETED:
+            self._states.pop(change.path, None)
+            return
+        state = topics.decode_state(tp, change.data, _NO_STAT)
+        if not state.isr:
+            self._found.append(f"{tp}: the ISR is empty")
+        if len(set(state.isr)) != len(state.isr):
+            self._found.append(f"{tp}: the ISR {list(state.isr)} names a broker twice")
+        if state.leader != NO_LEADER and state.leader not in state.isr:
+            self._found.append(f"{tp}: the leader {state.leader} is not in the ISR {list(state.isr)}")
+        assignment = self._assignments.get(tp.topic)
+        replicas = assignment.partitions.get(tp.partition) if assignment is not None else None
+        if replicas is not None and not set(state.isr) <= set(replicas.replicas):
+            self._found.append(f"{tp}: the ISR {list(state.isr)} is not within the replicas {list(replicas.replicas)}")
+        led = _Led(state.leader, state.leader_epoch, state.controller_epoch)
+        before = self._states.get(change.path)
+        self._states[change.path] = led
+        if before is None:
+            return
+        if led.leader_epoch < before.leader_epoch:
+            self._found.append(f"{tp}: the leader epoch went from {before.leader_epoch} to {led.leader_epoch}")
+        if led.controller_epoch < before.controller_epoch:
+            self._found.append(
+                f"{tp}: the controller epoch went from {before.controller_epoch} to {led.controller_epoch}"
+            )
+        if led.leader_epoch == before.leader_epoch and led.leader not in (before.leader, NO_LEADER):
+            self._found.append(
+                f"{tp}: brokers {before.leader} and {led.leader} both lead in leader epoch {led.leader_epoch}"
+            )
+
+    def _transaction(self, match: re.Match[str], change: ZnodeChange) -> None:
+        path = match[0]
+        if change.kind is Kind.DELETED:
+            self._producers.pop(path, None)
+            return
+        metadata = transactions.decode_transaction(path, change.data, match[1])
+        producer = metadata.producer_id, metadata.producer_epoch
+        before = self._producers.get(path)
+        if before is not None and before[0] == producer[0] and producer[1] < before[1]:
+            self._found.append(f"{path}: the epoch of producer {producer[0]} went from {before[1]} to {producer[1]}")
+        self._producers[path] = producer
+
+
+_NO_STAT: Final = ZnodeStat(0, 0, 0)

@@ -1,0 +1,112 @@
+"""Each invariant of the znodes sees the change that breaks it, and passes the change that does not."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pytest
+
+from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.testing.simulation.invariants import Kind, ZnodeChange, ZnodeInvariants
+from kafkalite.zk.znodes import producer_ids, topics, transactions
+from kafkalite.zk.znodes.groups import Generation, encode_generation
+from kafkalite.zk.znodes.topics import TopicAssignment
+
+STATE = "/brokers/topics/t/partitions/0/state"
+TOPIC_ID = uuid.UUID(int=7)
+
+
+def topic(topic_id: uuid.UUID = TOPIC_ID, replicas: tuple[int, ...] = (1, 2, 3)) -> ZnodeChange:
+    assignment = TopicAssignment(topic_id, {0: PartitionAssignment(replicas)})
+    return ZnodeChange(Kind.CHANGED, "/brokers/topics/t", topics.encode_topic(assignment))
+
+
+def state(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: int = 1) -> ZnodeChange:
+    data = topics.encode_state(
+        PartitionState("t", 0, TOPIC_ID, leader, epoch, isr, controller_epoch, 0, 0, PartitionAssignment((1, 2, 3)))
+    )
+    return ZnodeChange(Kind.CHANGED, STATE, data)
+
+
+def number(path: str, value: int) -> ZnodeChange:
+    return ZnodeChange(Kind.CHANGED, path, str(value).encode())
+
+
+def generation(value: int) -> ZnodeChange:
+    return ZnodeChange(Kind.CHANGED, "/consumers/g/generation", encode_generation(Generation(value)))
+
+
+def block(start: int) -> ZnodeChange:
+    data = producer_ids.encode_block(producer_ids.ProducerIdBlock(1, start, start + 999))
+    return ZnodeChange(Kind.CHANGED, producer_ids.LATEST_BLOCK, data)
+
+
+def transaction(producer_id: int, epoch: int) -> ZnodeChange:
+    metadata = transactions.TransactionMetadata("x", producer_id, epoch)
+    return ZnodeChange(Kind.CHANGED, transactions.id_path(3, "x"), transactions.encode_transaction(metadata))
+
+
+def created(path: str) -> ZnodeChange:
+    return ZnodeChange(Kind.CREATED, path)
+
+
+def gone(path: str) -> ZnodeChange:
+    return ZnodeChange(Kind.DELETED, path)
+
+
+Case = tuple[Sequence[Sequence[ZnodeChange]], str]
+BROKEN: dict[str, Case] = {
+    "an ISR beyond the replicas": ([[topic()], [state(1, 0, (1, 4))]], "not within the replicas"),
+    "a leader outside of the ISR": ([[topic()], [state(1, 0, (2, 3))]], "is not in the ISR"),
+    "an empty ISR": ([[topic()], [state(-1, 0, ())]], "the ISR is empty"),
+    "a broker twice in the ISR": ([[topic()], [state(1, 0, (1, 2, 2))]], "names a broker twice"),
+    "a leader epoch that goes back": ([[state(1, 5, (1,))], [state(1, 4, (1,))]], "leader epoch went from 5 to 4"),
+    "a controller epoch that goes back": (
+        [[state(1, 5, (1,), 3)], [state(1, 6, (1,), 2)]],
+        "controller epoch went from 3 to 2",
+    ),
+    "two leaders in one epoch": ([[state(1, 5, (1, 2))], [state(2, 5, (1, 2))]], "both lead in leader epoch 5"),
+    "a topic id that changes": ([[topic()], [topic(uuid.UUID(int=8))]], "topic id changed"),
+    "a controller epoch that stays": ([[number("/controller_epoch", 2)], [number("/controller_epoch", 2)]], "2 to 2"),
+    "a claim of the controller without an epoch": ([[created("/controller")]], "does not raise /controller_epoch"),
+    "a claim of a group without an epoch": (
+        [[created("/consumers/g/coordinator")]],
+        "does not raise /consumers/g/coordinator_epoch",
+    ),
+    "a generation that goes back": ([[generation(3)], [generation(2)]], "generation went from 3 to 2"),
+    "a block of producer ids given away twice": ([[block(0)], [block(1000)], [block(1500)]], "begins below 2000"),
+    "a producer epoch that goes back": ([[transaction(9, 2)], [transaction(9, 1)]], "went from 2 to 1"),
+    "a state that is no JSON": ([[ZnodeChange(Kind.CHANGED, STATE, b"{")]], "not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_must_not_be_is_seen(name: str) -> None:
+    committed, expected = BROKEN[name]
+    invariants = ZnodeInvariants()
+    *before, last = [invariants.committed(zxid, changes) for zxid, changes in enumerate(committed, 1)]
+    assert not any(before)
+    assert any(expected in line for line in last), last
+
+
+FINE: dict[str, Sequence[Sequence[ZnodeChange]]] = {
+    "an election": [[topic()], [state(1, 0, (1, 2, 3))], [state(2, 1, (2, 3))], [state(-1, 2, (2,))]],
+    "a shrunk ISR": [[topic()], [state(1, 0, (1, 2, 3))], [state(1, 0, (1,))], [state(1, 0, (1, 2))]],
+    "a claim with its epoch": [[created("/controller"), number("/controller_epoch", 1)]],
+    "a group that is deleted and comes back": [[generation(3)], [gone("/consumers/g/generation")], [generation(1)]],
+    "a topic that is deleted and comes back": [
+        [topic()],
+        [state(1, 4, (1,))],
+        [gone(STATE), gone("/brokers/topics/t")],
+        [topic(uuid.UUID(int=8))],
+        [state(2, 0, (2, 3))],
+    ],
+    "a producer id that is exchanged": [[transaction(9, 32000)], [transaction(10, 0)]],
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_what_may_be_passes(name: str) -> None:
+    invariants = ZnodeInvariants()
+    assert [line for zxid, changes in enumerate(FINE[name]) for line in invariants.committed(zxid, changes)] == []

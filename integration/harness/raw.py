@@ -88,13 +88,14 @@ class RawClient(Wire):
         session: tuple[int, int] = (0, NO_SESSION),
         forgotten: Sequence[ForgottenPartition] = (),
         rack: str = "",
+        version: int = FETCH_VERSION,
     ) -> FetchResponse:
         """The answer to a fetch; ``session`` is (id, epoch)."""
         request = FetchRequest(
             -1, -1, max_wait_ms, min_bytes, max_bytes, 0, *session, list(partitions), list(forgotten), rack
         )
-        answer = self.call(FETCH, FETCH_VERSION, encode_fetch_request(FETCH_VERSION, request))
-        return decode_fetch_response(FETCH_VERSION, memoryview(answer))
+        answer = self.call(FETCH, version, encode_fetch_request(version, request))
+        return decode_fetch_response(version, memoryview(answer))
 
     def init_producer_id(self) -> tuple[int, int]:
         """A producer id and its epoch; asks again, as clients do, while the broker has no block of ids yet."""

@@ -259,17 +259,18 @@ class FetchApi:
     ) -> None:
         """Records in a format and a codec that the client knows, or the error that says why not."""
         # Imported here because hardly any client needs it.
-        from kafkalite.apis.fetch_conversion import down_converted, without_zstd
+        from kafkalite.apis.fetch_conversion import check_compression, down_converted
 
         offsets = {(partition.topic, partition.partition): partition.fetch_offset for partition in asked}
         for answer in answers:
-            if answer.records is None or answer.topic is None:
+            if answer.topic is None:
                 continue
+            stored = self._services.logs.get(TopicPartition(answer.topic, answer.partition))
             try:
-                if version >= _MAGIC_2_FROM:
-                    answer.records = without_zstd(answer.records)
+                if stored is not None:
+                    check_compression(stored.config.compression_type)
+                if version >= _MAGIC_2_FROM or answer.records is None:
                     continue
-                stored = self._services.logs.get(TopicPartition(answer.topic, answer.partition))
                 if stored is not None and not stored.config.message_downconversion_enable:
                     raise ApiError(ErrorCode.UNSUPPORTED_VERSION)
                 offset = offsets.get((answer.topic, answer.partition), 0)

@@ -136,7 +136,7 @@ class ReplicaManager:
         for tp, records in entries:
             partition = partitions.get(tp)
             if partition is None:
-                results.append(ProduceResult(tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                results.append(ProduceResult(tp, self.replicas.absence(tp)))
                 continue
             replica_log = partition.log
             old_end = replica_log.log_end_offset

@@ -47,7 +47,7 @@ class Offsets:
     def _partition(self, tp: TopicPartition) -> Partition:
         partition = self._replicas.partitions.get(tp)
         if partition is None:
-            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise ApiError(self._replicas.absence(tp))
         return partition
 
     def list_offset(

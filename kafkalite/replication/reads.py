@@ -61,7 +61,7 @@ class FetchReader:
         for request in requests:
             partition = partitions.get((request.topic, request.partition))  # type: ignore[call-overload]
             if partition is None:
-                results.append(self._unknown(request, params.watch))
+                results.append(self._absent(request, params.watch))
                 urgent = True
                 continue
             result = self._read(partition, request, params, limit, need_one, effects)
@@ -75,13 +75,17 @@ class FetchReader:
             results.append(result)
         return size, urgent
 
-    def _unknown(self, request: FetchPartition, watch: FetchWatch | None) -> FetchResult:
+    def _absent(self, request: FetchPartition, watch: FetchWatch | None) -> FetchResult:
         tp = TopicPartition(request.topic or "", request.partition)
         if watch is not None:
             watch.dirty[tp] = None
-        return FetchResult(
-            tp, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if request.topic is not None else ErrorCode.UNKNOWN_TOPIC_ID
-        )
+        if request.topic is None:
+            return FetchResult(tp, ErrorCode.UNKNOWN_TOPIC_ID)
+        result = FetchResult(tp, self._replicas.absence(tp))
+        state = self._replicas.metadata.state(tp)
+        if state is not None:
+            result.leader_hint = (state.leader, state.leader_epoch)
+        return result
 
     def _read(
         self,

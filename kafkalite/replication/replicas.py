@@ -6,6 +6,7 @@ Answers to: ``ReplicaManager.allPartitions`` and the watcher lists of its purgat
 from __future__ import annotations
 
 from kafkalite.cluster.model import PartitionState
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.ports import BrokerDirectory
@@ -35,6 +36,15 @@ class Replicas:
         if not self._watches.get(tp):
             self._watches.pop(tp, None)
         return self.partitions.pop(tp, None)
+
+    def absence(self, tp: TopicPartition) -> ErrorCode:
+        """Why a request for ``tp``, which is not hosted here, is refused; ``ReplicaManager.getPartitionOrError``.
+
+        NOT_LEADER_OR_FOLLOWER sends the client to the replicas that a partition has elsewhere.
+        """
+        if self.metadata.state(tp) is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def leaders(self) -> list[Partition]:
         """The partitions that this broker leads."""

@@ -172,6 +172,7 @@ class FakeLogs:
     """Logs that allow conversion, or not."""
 
     def __init__(self) -> None:
+        self.compression_type = "producer"
         self.message_downconversion_enable = True
 
     def get(self, tp: TopicPartition) -> Any:

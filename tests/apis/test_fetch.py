@@ -295,21 +295,40 @@ def test_conversion_may_be_forbidden() -> None:
     assert (answer.error, data_of(answer.records)) == (ErrorCode.UNSUPPORTED_VERSION, b"")
 
 
-@pytest.mark.parametrize("version", [2, 4, 9])
-def test_zstd_is_kept_from_clients_that_do_not_know_it(version: int) -> None:
+@pytest.mark.parametrize("compression_type", ["producer", "gzip"])
+@pytest.mark.parametrize("version", [4, 9, 10])
+def test_a_zstd_batch_of_a_producer_reaches_every_client_that_reads_batches(
+    version: int, compression_type: str
+) -> None:
     broker = FakeBroker()
-    broker.replicas.results[T0] = has_records(T0, batch(3, codec=4))
-    assert fetch(broker, version, ask(T0)).partitions[0].error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    mixed = batch(3) + batch(4) + batch(5, codec=4)
-    broker.replicas.results[T0] = has_records(T0, mixed)
-    answer = fetch(broker, version, ask(T0)).partitions[0]
-    assert answer.error == 0
-    if version >= 4:
-        assert data_of(answer.records) == batch(3) + batch(4)
-
-
-def test_zstd_reaches_clients_that_know_it() -> None:
-    broker = FakeBroker()
+    broker.logs.compression_type = compression_type
     data = batch(3, codec=4)
     broker.replicas.results[T0] = has_records(T0, data)
-    assert data_of(fetch(broker, 10, ask(T0)).partitions[0].records) == data
+    answer = fetch(broker, version, ask(T0)).partitions[0]
+    assert (answer.error, data_of(answer.records)) == (0, data)
+
+
+def test_a_zstd_batch_has_no_older_form() -> None:
+    broker = FakeBroker()
+    broker.replicas.results[T0] = has_records(T0, batch(3, codec=4))
+    assert fetch(broker, 2, ask(T0)).partitions[0].error == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    broker.replicas.results[T0] = has_records(T0, batch(3) + batch(4) + batch(5, codec=4))
+    assert fetch(broker, 2, ask(T0)).partitions[0].error == 0
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [
+        (2, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (4, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (9, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
+        (10, ErrorCode.NONE),
+    ],
+)
+@pytest.mark.parametrize("data", [b"", batch(3), batch(3, codec=4)], ids=["empty", "uncompressed", "zstd"])
+def test_a_topic_of_compression_type_zstd_is_kept_from_old_clients(version: int, error: ErrorCode, data: bytes) -> None:
+    broker = FakeBroker()
+    broker.logs.compression_type = "zstd"
+    broker.replicas.results[T0] = has_records(T0, data) if data else FetchResult(T0, high_watermark=3)
+    answer = fetch(broker, version, ask(T0)).partitions[0]
+    assert (answer.error, data_of(answer.records)) == (error, b"" if error else data)

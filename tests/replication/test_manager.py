@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.common.errors import ErrorCode
+from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.record.records import Record, encode_batch
-from kafkalite.replication.results import ProduceResult
+from kafkalite.replication.results import DeleteRecordsResult, OffsetResult, ProduceResult
 
-from .simulation import SimCluster, values_of
+from .simulation import TOPIC_ID, SimCluster, values_of
 
 
 @pytest.fixture
@@ -52,3 +54,35 @@ def test_a_refusal_names_the_records_at_fault(cluster: SimCluster) -> None:
     assert results[0].error is ErrorCode.INVALID_RECORD
     assert [index for index, _ in results[0].record_errors] == [1, 2]
     assert "without key" in results[0].record_errors[0][1]
+
+
+@pytest.mark.parametrize(
+    ("is_known", "error"),
+    [(True, ErrorCode.NOT_LEADER_OR_FOLLOWER), (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+    ids=["replicas elsewhere", "no such partition"],
+)
+def test_a_partition_without_a_replica_here(cluster: SimCluster, is_known: bool, error: ErrorCode) -> None:
+    tp = TopicPartition("t", 7)
+    broker = cluster[1]
+    if is_known:
+        assignment = PartitionAssignment((2, 3))
+        broker.metadata.apply([PartitionState("t", 7, TOPIC_ID, 2, 4, (2, 3), 1, 0, 10, assignment)])
+    produced = broker.produce("a", tp=tp)
+    fetched = broker.consume(tp=tp, max_wait_ms=1000)
+    deleted: list[dict[TopicPartition, DeleteRecordsResult]] = []
+    broker.manager.delete_records(100, {tp: 0}, deleted.append)
+    offsets: list[OffsetResult] = []
+    deferred(broker.manager.list_offset(tp, -1, 0)).addCallback(offsets.append)
+    with pytest.raises(ApiError) as refused:
+        broker.manager.offsets_before(tp, -1, 1)
+    assert {
+        "Produce": produced[0].error,
+        "Fetch": fetched[0].error,
+        "DeleteRecords": deleted[0][tp].error,
+        "ListOffsets": offsets[0].error,
+        "ListOffsets 0": refused.value.code,
+        "OffsetForLeaderEpoch": broker.manager.end_offset_for_epoch(tp, -1, 0).error,
+    } == dict.fromkeys(
+        ["Produce", "Fetch", "DeleteRecords", "ListOffsets", "ListOffsets 0", "OffsetForLeaderEpoch"], error
+    )
+    assert fetched[0].leader_hint == ((2, 4) if is_known else None)

@@ -190,9 +190,12 @@ class GroupCoordinator:
         return await self._offsets.fetch(request)
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetErrors:
-        """Remove offsets. Raises ``ApiError`` (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP …) for the request as a whole."""
+        """Remove offsets, and with the last of them an empty group.
+
+        Raises ``ApiError`` (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP …) for the request as a whole.
+        """
         self._check_name(request.group)
-        return await self._offsets.delete(request)
+        return await self._admin.delete_offsets(request)
 
     # Inside
 

@@ -19,7 +19,13 @@ from kafkalite.coordinator.group.hosted import HostedGroup
 from kafkalite.coordinator.group.old_consumers import OldConsumers
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.subscriptions import subscribed_topics
-from kafkalite.coordinator.group.values import GroupDescription, GroupListing, MemberDescription
+from kafkalite.coordinator.group.values import (
+    GroupDescription,
+    GroupListing,
+    MemberDescription,
+    OffsetDeleteRequest,
+    OffsetErrors,
+)
 from kafkalite.coordinator.offsets.manager import OffsetManager
 from kafkalite.zk.port import ConnectionLostError, SessionExpiredError, ZkError
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
@@ -92,6 +98,18 @@ class GroupAdmin:
         log.info("group %s is deleted", group)
         return ErrorCode.NONE
 
+    async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetErrors:
+        """Remove offsets, and with the last of them a group without members. Raises :class:`ApiError`."""
+        answers = await self._group_offsets.delete(request)
+        hosted = self._host.hosted.get(request.group)
+        if hosted is not None and ErrorCode.NONE in answers.values():
+            try:
+                await self._remove_if_nothing_is_left(hosted)
+            except (ApiError, ZkError) as error:
+                # The offsets are gone as was asked; the group goes when offsets are looked at for their age.
+                log.info("group %s: its last offset was deleted, the group stays for now: %s", request.group, error)
+        return answers
+
     async def expire(self) -> None:
         """Remove offsets that are too old, and groups of which nothing is left. Raises ``ZkError``."""
         for name in [*self._host.hosted, *await self._ours_unclaimed()]:
@@ -131,11 +149,16 @@ class GroupAdmin:
             raise
         if gone:
             log.info("group %s: %d offsets are past their retention and removed", core.name, len(gone))
-        if await self._has_members(hosted) or await self._group_offsets.any(core.name):
+        return await self._remove_if_nothing_is_left(hosted)
+
+    async def _remove_if_nothing_is_left(self, hosted: HostedGroup) -> bool:
+        """Remove a group without members and offsets; returns whether it was one."""
+        name = hosted.core.name
+        if await self._has_members(hosted) or await self._group_offsets.any(name):
             return False
         # A commit may come at any moment, as an old consumer's or of version 0 without asking this broker.
         await self._remove(hosted, with_offsets=False)
-        log.info("group %s has neither members nor offsets any more and is removed", core.name)
+        log.info("group %s has neither members nor offsets any more and is removed", name)
         return True
 
     async def _is_something(self, hosted: HostedGroup) -> bool:

@@ -193,3 +193,40 @@ def test_a_group_that_does_not_exist_has_nothing_to_remove() -> None:
     with pytest.raises(ApiError, match="GROUP_ID_NOT_FOUND"):
         delete(house.preferred(), T0)
     assert "/consumers/g" not in house.server.paths()
+
+
+def test_an_empty_group_goes_with_its_last_offset() -> None:
+    house = House()
+    broker = house.preferred()
+    offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}
+    run(broker.groups.commit_offsets(OffsetCommitRequest(G, offsets)))
+    assert delete(broker, T0) == {T0: NONE}
+    assert [listed.group for listed in run(broker.groups.list())] == [G]
+    assert delete(broker, T1) == {T1: NONE}
+    assert run(broker.groups.list()) == []
+    assert "/consumers/g" not in house.server.paths()
+    assert broker.commit(7) is NONE
+    assert broker.fetch() == {T0: 7}
+
+
+def test_a_group_with_members_stays_without_offsets() -> None:
+    house = House()
+    broker = house.preferred()
+    run(set_or_create(house.tools, offset_path(G, U0), b"5"))
+    ids = house.stable("a")
+    assert delete(broker, U0) == {U0: NONE}
+    assert broker.heartbeat(ids["a"], 1) is NONE
+    assert [listed.state for listed in run(broker.groups.list())] == ["Stable"]
+
+
+def test_a_deletion_is_done_even_where_the_group_cannot_go_with_it() -> None:
+    house = House()
+    broker = house.preferred()
+    broker.commit(7)
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise ConnectionLostError("/consumers/g")
+
+    broker.offsets.delete_group = refuse  # type: ignore[method-assign]
+    assert delete(broker, T0) == {T0: NONE}
+    assert broker.fetch() == {}

@@ -1,0 +1,108 @@
+"""What clients and tools meet at the edges of the protocol: the same answers as Apache Kafka's, request by request."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from integration.faults.cluster import create_topic
+from integration.faults.groups import COMMIT_VERSION, ask_coordinator, find_coordinator
+from integration.harness.admin import ask_controller
+from integration.harness.clients import fresh_topic
+from integration.harness.java import KAFKA_3_9, run_tool
+from integration.harness.raw import RawClient, ask_partition, batch
+from integration.harness.transactions import AnyClient
+from integration.harness.wait import wait_for
+from kafkalite.common.errors import ErrorCode
+from kafkalite.embedded.cluster import LocalCluster
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import request_class
+
+ZSTD = 4
+GROUP_TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+
+def new_topic(cluster: LocalCluster, replicas: list[int], **config: str) -> str:
+    """A topic of one partition on ``replicas``, which every broker knows."""
+    name = fresh_topic("differences")
+    topic = NewTopic(name, 1, replica_assignment=[replicas], config=config)
+    ask_controller(cluster.bootstrap, lambda client: client.create_topics([topic]), done=["TOPIC_ALREADY_EXISTS"])
+    for broker_id in cluster.broker_ids:
+        with RawClient(cluster.address(broker_id)) as client:
+            wait_for(lambda client=client: client.leads(name, replicas[0]), f"broker {broker_id} knows {name}")  # type: ignore[misc]
+    return name
+
+
+@pytest.mark.parametrize(
+    ("compression_type", "first_served"), [("producer", 4), ("uncompressed", 2), ("zstd", 10)], ids=str
+)
+def test_which_fetches_are_served_from_a_topic_with_zstd(
+    shared_cluster: LocalCluster, compression_type: str, first_served: int
+) -> None:
+    """Versions before 4 want an older format, which zstd does not have; from version 10 on clients know zstd."""
+    topic = new_topic(shared_cluster, [1], **{"compression.type": compression_type})
+    with RawClient(shared_cluster.address(1)) as client:
+        wait_for(lambda: client.produce(topic, batch(3, codec=ZSTD)).error == 0, "records are written")
+        found = {}
+        for version in range(2, 12):
+            (answer,) = client.fetch([ask_partition(topic, 0)], version=version).partitions
+            found[version] = ErrorCode(answer.error), bool(answer.records)
+    refused = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, False
+    served = ErrorCode.NONE, True
+    assert found == {version: served if version >= first_served else refused for version in range(2, 12)}
+
+
+def test_a_broker_without_a_replica_sends_clients_elsewhere(shared_cluster: LocalCluster) -> None:
+    topic = new_topic(shared_cluster, [2, 3])
+    epochs = request_class(ApiKey.OFFSET_FOR_LEADER_EPOCH).OffsetForLeaderTopic
+    found: dict[str, list[ErrorCode]] = {}
+    with AnyClient(shared_cluster.address(1)) as client:
+        for partition in (0, 7):
+            asked = epochs.OffsetForLeaderPartition(partition=partition, current_leader_epoch=-1, leader_epoch=0)
+            epoch = client.ask(
+                ApiKey.OFFSET_FOR_LEADER_EPOCH,
+                3,
+                replica_id=-1,
+                topics=[epochs(topic=topic, partitions=[asked])],
+            )
+            answers = {
+                "Produce": client.produce(topic, batch(), partition).error,
+                "Fetch": client.fetch([ask_partition(topic, 0, partition)]).partitions[0].error,
+                "ListOffsets": client.list_offset(topic, -1, partition)[0],
+                "OffsetForLeaderEpoch": epoch.topics[0].partitions[0].error_code,
+                "DeleteRecords": client.delete_records(topic, 0, partition)[0],
+            }
+            for name, error in answers.items():
+                found.setdefault(name, []).append(ErrorCode(error))
+    expected = [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert found == dict.fromkeys(found, expected)
+
+
+def test_a_group_goes_with_its_last_offset(shared_cluster: LocalCluster) -> None:
+    topic = fresh_topic("differences")
+    create_topic(shared_cluster, topic, 2)
+    group = f"group-{topic}"
+
+    def commit() -> bool:
+        with ask_coordinator(shared_cluster, group) as client:
+            return client.commit(group, topic, {0: 1, 1: 2}, version=COMMIT_VERSION) == dict.fromkeys((0, 1), 0)
+
+    def groups() -> list[str]:
+        flags = ("--bootstrap-server", shared_cluster.bootstrap)
+        return run_tool(
+            KAFKA_3_9, "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand", *flags, "--list"
+        ).lines()
+
+    def delete(partition: int) -> None:
+        kind = request_class(ApiKey.OFFSET_DELETE).OffsetDeleteRequestTopic
+        asked = kind.OffsetDeleteRequestPartition(partition_index=partition)
+        with AnyClient(shared_cluster.address(find_coordinator(shared_cluster, group))) as client:
+            answer = client.ask(ApiKey.OFFSET_DELETE, 0, group_id=group, topics=[kind(name=topic, partitions=[asked])])
+        assert answer.error_code == 0
+        assert answer.topics[0].partitions[0].error_code == 0
+
+    wait_for(commit, "offsets are committed")
+    delete(0)
+    assert group in groups()
+    delete(1)
+    assert group not in groups()

@@ -13,29 +13,29 @@ from integration.faults.cluster import is_registered
 from integration.harness.wait import wait_for
 from kafkalite.common.errors import StartupError
 from kafkalite.embedded.probe import ClusterView, ask
-from kafkalite.network.listener import bind_socket, open_socket
+from kafkalite.network.sockets import OsSockets
 
 
 def test_bound_is_not_yet_open() -> None:
     """A port that is taken, but where nobody is let in."""
-    sock = bind_socket("127.0.0.1", 0)
+    sock = OsSockets(None).bind("127.0.0.1", 0)
     port = sock.getsockname()[1]
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port))
-    open_socket(sock, 5)
+    OsSockets(None).listen(sock, 5)
     with socket.create_connection(("127.0.0.1", port)), pytest.raises(StartupError, match=str(port)):
-        bind_socket("127.0.0.1", port)
+        OsSockets(None).bind("127.0.0.1", port)
     sock.close()
 
 
 def test_a_port_that_another_took_meanwhile() -> None:
     """Both could bind, only one can listen."""
-    first = bind_socket("127.0.0.1", 0)
+    first = OsSockets(None).bind("127.0.0.1", 0)
     port = first.getsockname()[1]
-    second = bind_socket("127.0.0.1", port)
-    open_socket(first, 5)
+    second = OsSockets(None).bind("127.0.0.1", port)
+    OsSockets(None).listen(first, 5)
     with pytest.raises(StartupError, match=f"cannot listen on 127.0.0.1:{port}"):
-        open_socket(second, 5)
+        OsSockets(None).listen(second, 5)
     first.close()
 
 

@@ -21,7 +21,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.purgatory import DelayedOperation, Purgatory
 from kafkalite.common.tasks import Future, spawn
-from kafkalite.common.types import NO_LEADER, ZERO_UUID
+from kafkalite.common.types import NO_LEADER, ZERO_UUID, random_uuid
 from kafkalite.zk.port import BadVersionError, ConnectionLostError, NoNodeError, SessionExpiredError
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.topics import TopicStore
@@ -307,7 +307,7 @@ class TopicAdmin:
 def _new_topic_id(rng: random.Random) -> uuid.UUID:
     """A random id (version 4); never the two that Kafka keeps for itself, nor one whose text begins with a dash."""
     while True:
-        topic_id = uuid.UUID(int=rng.getrandbits(128), version=4)
+        topic_id = random_uuid(rng)
         # The text is base64 with '-' for 62: the first six bits.
         if topic_id.bytes[0] >> 2 != 62:
             return topic_id

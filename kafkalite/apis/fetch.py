@@ -47,7 +47,10 @@ class FetchApi:
         self._metadata = services.metadata
         self._config = services.config
         self.sessions = FetchSessionCache(
-            services.config["max.incremental.fetch.session.cache.slots"], services.replicas, services.clock
+            services.config["max.incremental.fetch.session.cache.slots"],
+            services.replicas,
+            services.clock,
+            services.rng,
         )
 
     def handle(self, request: Request) -> None:

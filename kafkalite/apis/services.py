@@ -5,6 +5,7 @@ Answers to: the constructor of ``kafka.server.KafkaApis``. Pure.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
@@ -73,4 +74,5 @@ class BrokerServices:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     clock: Clock
+    rng: random.Random = field(default_factory=random.Random)
     answers: EncodedAnswers = field(default_factory=EncodedAnswers)

@@ -80,7 +80,7 @@ class ConfigWatcher:
     async def _read(self, kind: str, name: str) -> None:
         if kind == EVERYTHING:
             await self._read_brokers()
-            for topic in {tp.topic for tp in self._logs.logs}:
+            for topic in sorted({tp.topic for tp in self._logs.logs}):
                 await self._read_topic(topic)
         elif kind == TOPICS:
             await self._read_topic(name)

@@ -7,8 +7,7 @@ Answers to: ``kafka.server.KafkaApis`` (``handleLeaderAndIsrRequest`` and its li
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from kafkalite.cluster.control import (
     ControlledShutdown,
@@ -43,7 +42,8 @@ class ControlPlane:
         metadata: MetadataCache,
         replicas: ReplicaManager,
         controller: Controller,
-        on_metadata: Callable[[set[str]], None],
+        on_metadata: Callable[[Iterable[str]], None],
+        now: Callable[[], float],
     ) -> None:
         self.broker_epoch = -1
         self.on_request: Callable[[], None] = lambda: None
@@ -52,7 +52,7 @@ class ControlPlane:
         self._replicas = replicas
         self._controller = controller
         self._on_metadata = on_metadata
-        self._complaints = Complaints(log, time.monotonic)
+        self._complaints = Complaints(log, now)
 
     async def handle(self, request: ControlRequest) -> ControlResponse:
         """Carry ``request`` out; the answer says what went wrong."""
@@ -89,7 +89,7 @@ class ControlPlane:
         self._metadata.update_brokers({broker.id: broker for broker in request.brokers})
         news = {state.topic for state in self._metadata.apply(request.states)}
         if news:
-            self._on_metadata(news)
+            self._on_metadata(sorted(news))
         return ControlResponse(ErrorCode.NONE)
 
 

@@ -6,6 +6,7 @@ Answers to: the part of ``kafka.server.KafkaServer.startup`` that makes ``GroupC
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 from kafkalite.admin.dynamic import DynamicConfig
@@ -38,6 +39,7 @@ class Coordinators:
         open_connection: Callable[[Broker], Connection],
         clock: Clock,
         config: DynamicConfig,
+        rng: random.Random,
     ) -> None:
         claims = ClaimStore(stores.client, clock)
         transactions = TransactionStore(stores.client, claims, config["transaction.state.log.num.partitions"])
@@ -46,7 +48,7 @@ class Coordinators:
         )
         self._markers = BrokerMarkerChannel(open_connection, config["request.timeout.ms"] / 1000)
         self.groups = GroupCoordinator(
-            broker_id, claims, GroupStore(stores.client, claims), offsets, metadata, clock, config
+            broker_id, claims, GroupStore(stores.client, claims), offsets, metadata, clock, config, rng
         )
         self.transactions = TransactionCoordinator(
             broker_id,

@@ -74,7 +74,7 @@ class MetadataWatcher:
         cache: MetadataCache,
         sink: StateSink,
         clock: Clock,
-        on_change: Callable[[set[str]], None] = lambda _: None,
+        on_change: Callable[[Iterable[str]], None] = lambda _: None,
     ) -> None:
         self._brokers = brokers
         self._topics = topics
@@ -192,13 +192,13 @@ class MetadataWatcher:
         await self._read_states(sorted(wanted))
         if self._news:
             news, self._news = self._news, set()
-            self._on_change(news)
+            self._on_change(sorted(news))
 
     def _sort(self, invalid: Iterable[str]) -> tuple[list[str], list[TopicPartition]]:
         """The topics whose assignments, and the partitions whose states, are invalid."""
         topics: list[str] = []
         states: list[TopicPartition] = []
-        for path in invalid:
+        for path in sorted(invalid):
             parts = path.split("/")
             if len(parts) == 4 and path.startswith(topic_znodes.TOPICS):
                 topics.append(parts[3])
@@ -215,16 +215,16 @@ class MetadataWatcher:
     async def _read_names(self) -> set[str]:
         """Notes which topics there are; returns the assignment znodes of new ones."""
         names = set(await self._topics.names(self._watch(topic_znodes.TOPICS)))
-        gone = (self._assignments.keys() | self._cache.topics.keys()) - names
+        gone = sorted((self._assignments.keys() | self._cache.topics.keys()) - names)
         for topic in gone:
             self._assignments.pop(topic, None)
         if gone:
-            log.info("topics no longer in ZooKeeper: %s", sorted(gone))
+            log.info("topics no longer in ZooKeeper: %s", gone)
             ids = {topic: self._cache.topic_id(topic) for topic in gone}
             self._cache.remove_topics(gone)
-            self._news |= gone
+            self._news.update(gone)
             await self._sink.topics_gone(ids)
-        fresh = names - self._assignments.keys()
+        fresh = sorted(names - self._assignments.keys())
         for topic in fresh:
             self._assignments[topic] = topic_znodes.TopicAssignment(None, {})
         return {topic_znodes.topic_path(topic) for topic in fresh}

@@ -49,10 +49,11 @@ def _raise_descriptor_limit() -> None:
 
 class _Process:
     def __init__(self, reactor: Any, config: BrokerConfig) -> None:
+        from kafkalite.broker.edges import Edges
         from kafkalite.broker.server import BrokerServer
 
         self._reactor = reactor
-        self._server = BrokerServer(reactor, config)
+        self._server = BrokerServer(config, Edges.real(reactor, config))
         self._server.on_fatal = self._fatal
         self._serving = False
         self._status = 0

@@ -6,42 +6,35 @@ Answers to: ``kafka.server.KafkaServer``. Reactor shell.
 from __future__ import annotations
 
 import logging
-import random
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from kafkalite.admin.configs import ConfigAdmin
 from kafkalite.admin.producer_ids import ProducerIdManager
 from kafkalite.admin.topics import TopicAdmin
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.services import BrokerServices
-from kafkalite.broker.cleaner import CleanerProcesses
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.config_watcher import ConfigWatcher
 from kafkalite.broker.control_plane import ControlChannel, ControlPlane
 from kafkalite.broker.controlled_shutdown import hand_over_leaderships, say_farewell
 from kafkalite.broker.coordinators import Coordinators
-from kafkalite.broker.guardian import Guardian
+from kafkalite.broker.edges import Edges
 from kafkalite.broker.identity import choose_broker_id
 from kafkalite.broker.metadata_watcher import MetadataWatcher
 from kafkalite.broker.registration import Registration
 from kafkalite.broker.settings import controller_config, network_limits, replication_config
 from kafkalite.broker.stores import Stores
-from kafkalite.broker.watchdog import Watchdog
 from kafkalite.cluster.control import ControlledShutdown
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller.controller import Controller
-from kafkalite.log.fs import OsFileSystem
 from kafkalite.log.manager import LogManager
 from kafkalite.network.client import BrokerConnection
 from kafkalite.network.control import ControlClient, ControlServer
-from kafkalite.network.reactor import ReactorClock, ThreadExecutor
 from kafkalite.network.server import KafkaServer
 from kafkalite.replication.leader_endpoint import RemoteLeaderEndPoint
 from kafkalite.replication.manager import ReplicaManager
-from kafkalite.zk.client import KazooZkClient
 from kafkalite.zk.port import SessionState
 
 log = logging.getLogger(__name__)
@@ -51,53 +44,43 @@ class BrokerServer:
     """All of a broker. Nothing here decides anything: this is where what decides is given what it needs.
 
     :meth:`start` returns when the broker serves, :meth:`stop` when it has handed its leaderships over and closed its
-    logs. ``on_fatal`` is called with the reason when the broker cannot go on.
+    logs. ``on_fatal`` is called with the reason when the broker cannot go on. Whatever is outside of the broker it
+    reaches by ``edges``.
     """
 
-    def __init__(self, reactor: Any, config: BrokerConfig) -> None:
+    def __init__(self, config: BrokerConfig, edges: Edges) -> None:
         values = config.values
         self.on_fatal: Callable[[Exception], None] = lambda error: log.critical("%s", error)
-        self._reactor = reactor
+        self._edges = edges
         self._config = config
-        self._clock = ReactorClock(reactor)
-        self._executor = ThreadExecutor(reactor, values["background.threads"])
-        self._zk = KazooZkClient(
-            reactor.callFromThread,
-            values["zookeeper.connect"],
-            values["zookeeper.session.timeout.ms"],
-            config.zookeeper_connection_timeout_ms,
-            values["zookeeper.auth.digest"],
-            values["zookeeper.set.acl"],
-        )
-        self._stores = Stores.on(self._zk, self._clock, values["zookeeper.session.timeout.ms"] / 1000)
-        self._guardian = (
-            Guardian(values["zookeeper.connect"], self._clock) if values["zookeeper.session.guardian.enable"] else None
-        )
-        self._watchdog = Watchdog(values["zookeeper.connect"], self._clock)
+        self._clock = edges.clock
+        self._executor = edges.executor
+        self._zk = edges.zk
+        self._stores = Stores.on(edges.zk, edges.clock, values["zookeeper.session.timeout.ms"] / 1000, edges.rng)
         self._metadata = MetadataCache(self._clock.monotonic)
-        self._control_client = ControlClient(reactor)
+        self._control_client = ControlClient(edges.reactor, now=edges.clock.monotonic)
         self._channel = ControlChannel(self._control_client, values["controller.socket.timeout.ms"] / 1000)
         self._ports: dict[str, int] = {}
 
     async def start(self) -> None:
         """Raises :class:`kafkalite.common.errors.StartupError` with one line that says what to do."""
-        config, stores = self._config, self._stores
+        config, stores, edges = self._config, self._stores, self._edges
         await self._zk.start()
         await stores.prepare()
         cluster_id = await stores.brokers.cluster_id()
-        fs = OsFileSystem()
-        self.broker_id = await choose_broker_id(config, fs, stores.brokers)
+        self.broker_id = await choose_broker_id(config, edges.fs, stores.brokers)
         log.info("starting broker %d of cluster %s", self.broker_id, cluster_id)
 
         self._logs = LogManager(
             config.log_dirs,
             config.values,
-            fs,
+            edges.fs,
             self._clock,
             self._executor,
             self.broker_id,
             cluster_id,
-            cleaner_pool=CleanerProcesses(self._reactor),
+            rng=edges.rng,
+            cleaner_pool=edges.cleaners,
         )
         self._config_watcher = ConfigWatcher(self.broker_id, stores.config, config.dynamic, self._logs)
         self._replicas = ReplicaManager(
@@ -117,13 +100,12 @@ class BrokerServer:
             self._channel,
             self._clock,
             controller_config(config.values),
+            edges.rng,
         )
         self._controller.on_change = self._controller_changed
         config.dynamic.on_change(lambda _: self._controller.reconfigure(controller_config(config.dynamic.values)))
         self._config_watcher.on_unclean_allowed = self._controller.unclean_election_allowed
-        self._topics = TopicAdmin(
-            stores.topics, stores.admin, self._metadata, config.dynamic, self._clock, random.Random()
-        )
+        self._topics = TopicAdmin(stores.topics, stores.admin, self._metadata, config.dynamic, self._clock, edges.rng)
         producer_ids = ProducerIdManager(self.broker_id, stores.producer_ids)
         self._coordinators = Coordinators(
             self.broker_id,
@@ -133,6 +115,7 @@ class BrokerServer:
             lambda broker: self._connector(broker, "transaction-markers")(),
             self._clock,
             config.dynamic,
+            edges.rng,
         )
         self._metadata.on_brokers.append(self._coordinators.brokers_changed)
         services = BrokerServices(
@@ -150,9 +133,10 @@ class BrokerServer:
             groups=self._coordinators.groups,
             transactions=self._coordinators.transactions,
             clock=self._clock,
+            rng=edges.rng,
         )
         self._control_plane = ControlPlane(
-            self._metadata, self._replicas, self._controller, self._topics.metadata_changed
+            self._metadata, self._replicas, self._controller, self._topics.metadata_changed, self._clock.monotonic
         )
         self._watcher = MetadataWatcher(
             stores.brokers,
@@ -208,9 +192,9 @@ class BrokerServer:
         await self._registration.stop()
         await self._control_server.stop()
         self._control_client.close()
-        self._watchdog.stop()
-        if self._guardian is not None:
-            self._guardian.release()
+        self._edges.watchdog.stop()
+        if self._edges.guardian is not None:
+            self._edges.guardian.release()
         await self._zk.close()
         self._executor.close()
         log.info("broker %d has stopped", self.broker_id)
@@ -218,8 +202,11 @@ class BrokerServer:
     # Wiring
 
     def _listen(self, dispatcher: Dispatcher) -> None:
-        self._control_server = ControlServer(self._reactor, self._control_plane.handle)
-        self._server = KafkaServer(self._reactor, dispatcher, network_limits(self._config), self._executor)
+        edges, now = self._edges, self._clock.monotonic
+        self._control_server = ControlServer(edges.reactor, self._control_plane.handle, now)
+        self._server = KafkaServer(
+            edges.reactor, dispatcher, network_limits(self._config), self._executor, now, edges.sockets
+        )
         self._config.dynamic.on_change(self._configuration_changed)
         for endpoint in self._config.listeners:
             if endpoint.listener == CONTROL_PLANE_LISTENER:
@@ -246,15 +233,16 @@ class BrokerServer:
         if endpoint is None:
             raise LookupError(f"broker {broker.id} has no listener {self._config.inter_broker_listener}")
         client_id = f"broker-{self.broker_id}-{purpose}"
-        return lambda: BrokerConnection(self._reactor, endpoint.host, endpoint.port, client_id)
+        edges = self._edges
+        return lambda: BrokerConnection(edges.reactor, endpoint.host, endpoint.port, client_id, sockets=edges.sockets)
 
     # What happens to a broker
 
     async def _registered(self, epoch: int, session: int) -> None:
         self._control_plane.broker_epoch = epoch
-        if self._guardian is not None:
-            self._guardian.watch(session, self._zk.password, self._zk.session_timeout_ms)
-        self._watchdog.watch(session, self._zk.password, self._zk.session_timeout_ms)
+        if self._edges.guardian is not None:
+            self._edges.guardian.watch(session, self._zk.password, self._zk.session_timeout_ms)
+        self._edges.watchdog.watch(session, self._zk.password, self._zk.session_timeout_ms)
         self._replicas.registered(epoch, session)
         self._watcher.resync()
 

@@ -5,6 +5,7 @@ Answers to: ``kafka.zk.KafkaZkClient``, cut by subtree. Deterministic.
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass
 
 from kafkalite.common.clock import Clock
@@ -40,11 +41,11 @@ class Stores:
     producer_ids: ProducerIdStore
 
     @classmethod
-    def on(cls, client: ZkClient, clock: Clock, session_timeout: float) -> Stores:
+    def on(cls, client: ZkClient, clock: Clock, session_timeout: float, rng: random.Random) -> Stores:
         """Stores on ``client``; ``session_timeout`` in seconds."""
         return cls(
             client,
-            BrokerStore(client, clock, session_timeout + CONFLICT_GRACE),
+            BrokerStore(client, clock, session_timeout + CONFLICT_GRACE, rng),
             TopicStore(client),
             IsrStore(client),
             ControllerStore(client, clock),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
+import random
 import uuid
 from typing import NamedTuple
 
@@ -25,6 +26,11 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.partition}"
+
+
+def random_uuid(rng: random.Random) -> uuid.UUID:
+    """A random (version 4) UUID drawn from ``rng``."""
+    return uuid.UUID(int=rng.getrandbits(128), version=4)
 
 
 def uuid_to_text(value: uuid.UUID) -> str:

@@ -10,6 +10,7 @@ end. A term ends at once with our ZooKeeper session, and with the first write wh
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -58,6 +59,7 @@ class Controller:
         channel: BrokerChannel,
         clock: Clock,
         config: ControllerConfig,
+        rng: random.Random | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.on_change: Callable[[int], None] = lambda _: None
@@ -65,9 +67,10 @@ class Controller:
         self._channel = channel
         self._clock = clock
         self._config = config
+        self._rng = rng or random.Random()
         self._lane = Lane("controller", self._handle)
         self._queued: set[events.Event] = set()
-        self._calls: set[events.Call] = set()
+        self._calls: dict[events.Call, None] = {}
         self._office: Office | None = None
         self._epoch = 0
         self._active_id = -1
@@ -166,12 +169,12 @@ class Controller:
             raise _not_controller()
         result: Future[T] = Future()
         call = events.Call(name, run, result.callback, result.errback)
-        self._calls.add(call)
+        self._calls[call] = None
         self._put(call)
         try:
             return await result
         finally:
-            self._calls.discard(call)
+            self._calls.pop(call, None)
 
     # Events
 
@@ -259,7 +262,7 @@ class Controller:
 
     async def _begin(self, claim: ControllerClaim) -> None:
         sender = Sender(self._channel, self._clock, self._config.retry_backoff, self._on_response)
-        term = Term(self.broker_id, claim, self._stores, self._config, sender, self._put)
+        term = Term(self.broker_id, claim, self._stores, self._config, sender, self._put, self._rng)
         office = self._office = Office(term)
         self._epoch = claim.epoch
         log.info("broker %d is the controller, epoch %d", self.broker_id, claim.epoch)

@@ -233,7 +233,9 @@ class Reassignments:
         await self._topics.write_assignments(changes)
         await self.update_znode()
         self._deletion.unblock(
-            name for name in {tp.topic for tp in before} if not any(tp.topic == name for tp in context.reassigning)
+            name
+            for name in dict.fromkeys(tp.topic for tp in before)
+            if not any(tp.topic == name for tp in context.reassigning)
         )
         return list(refused)
 

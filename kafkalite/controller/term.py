@@ -6,6 +6,7 @@ Answers to: the state of ``kafka.controller.KafkaController`` that ``onControlle
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Sequence
 
 from kafkalite.controller.batch import RequestBatch
@@ -31,12 +32,14 @@ class Term:
         config: ControllerConfig,
         sender: Sender,
         put: Callable[[Event], None],
+        rng: random.Random,
     ) -> None:
         self.broker_id = broker_id
         self.claim = claim
         self.stores = stores
         self.config = config
         self.sender = sender
+        self.rng = rng
         self.context = ControllerContext()
         self.batch = RequestBatch(self.context, broker_id, claim.epoch)
         self.over = False

@@ -7,11 +7,10 @@ processIsrChangeNotification}``. Reactor shell.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Mapping
 
 from kafkalite.cluster.model import PartitionAssignment
-from kafkalite.common.types import ZERO_UUID, TopicPartition
+from kafkalite.common.types import ZERO_UUID, TopicPartition, random_uuid
 from kafkalite.controller.events import IsrChange, TopicChange
 from kafkalite.controller.partitions import PartitionMachine
 from kafkalite.controller.state_writer import StateWriter
@@ -38,7 +37,7 @@ class TopicEvents:
         context = self._term.context
         names = await self._term.stores.topics.names(self._term.watch(TopicChange()))
         self._term.check()
-        for name in context.topics.keys() - set(names):
+        for name in sorted(context.topics.keys() - set(names)):
             log.info("topic %s is gone from ZooKeeper", name)
             context.remove_topic(name)
         await self.take_in([name for name in names if name not in context.topics])
@@ -61,7 +60,7 @@ class TopicEvents:
         changes: dict[str, dict[int, PartitionAssignment]] = {}
         for name, (assignment, _) in found.items():
             if assignment.topic_id is None:
-                self._term.context.topics[name].topic_id = uuid.uuid4()
+                self._term.context.topics[name].topic_id = random_uuid(self._term.rng)
                 changes[name] = {}
                 log.info("topic %s gets the id %s", name, self._term.context.topics[name].topic_id)
         await self.write_assignments(changes)

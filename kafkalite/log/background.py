@@ -116,7 +116,7 @@ class Deleter:
         self._fs = fs
         self._clock = clock
         self._executor = executor
-        self._timers: set[Timer] = set()
+        self._timers: dict[Timer, None] = {}
 
     def put(self, paths: list[str], delay_ms: int) -> None:
         """Remove ``paths`` after ``delay_ms``."""
@@ -125,11 +125,11 @@ class Deleter:
         timers: list[Timer] = []
 
         def due() -> None:
-            self._timers.discard(timers[0])
+            self._timers.pop(timers[0], None)
             spawn(self._executor.run(self._remove, paths), "removing deleted files")
 
         timers.append(self._clock.call_later(delay_ms / 1000, due))
-        self._timers.add(timers[0])
+        self._timers[timers[0]] = None
 
     def _remove(self, paths: list[str]) -> None:
         for path in paths:

@@ -193,7 +193,7 @@ class LogLoader:
         for base in sorted(files):
             suffixes = files[base]
             if LOG_SUFFIX not in suffixes:
-                for suffix in suffixes.intersection(INDEX_SUFFIXES):
+                for suffix in sorted(suffixes.intersection(INDEX_SUFFIXES)):
                     log.warning("%s has no log file and is removed", self._folder.file(base, suffix))
                     self._remove(file_name(base, suffix))
                 continue

@@ -55,8 +55,8 @@ class LogDir:
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """How far each log was compacted, as :meth:`load` found it."""
 
-    def open(self, broker_id: int, cluster_id: str | None) -> None:
-        """Make, lock and check the directory.
+    def open(self, broker_id: int, cluster_id: str | None, now_ms: int) -> None:
+        """Make, lock and check the directory. ``now_ms``: the time of day, noted where the owner is written.
 
         Raises :class:`StartupError` where another process has it or it belongs to another broker, ``OSError`` where it
         cannot be used.
@@ -76,7 +76,7 @@ class LogDir:
         if cluster_id:
             wanted[CLUSTER_ID] = cluster_id
         if wanted != values:
-            data = encode_meta_properties(wanted, time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime()))
+            data = encode_meta_properties(wanted, time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000)))
             self._fs.write_file(f"{self.path}/{META_PROPERTIES}", data)
 
     def close(self) -> None:

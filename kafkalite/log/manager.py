@@ -16,7 +16,7 @@ from typing import Any
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode, StartupError
 from kafkalite.common.tasks import Executor, gather
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.types import TopicPartition, random_uuid
 from kafkalite.log.background import CheckpointWriter, Deleter, Flusher, FolderSyncer
 from kafkalite.log.cleaner.log_cleaner import LogCleaner
 from kafkalite.log.cleaner.port import CleanerPool
@@ -90,7 +90,7 @@ class LogManager:
         for path in self.log_dirs:
             directory = LogDir(path, self._fs)
             try:
-                directory.open(*self._owner)
+                directory.open(*self._owner, self._clock.time_ms())
             except OSError as error:
                 log.error("log directory %s cannot be used: %s", path, error)
                 self.offline_dirs.add(path)
@@ -151,9 +151,10 @@ class LogManager:
         found = self.logs.get(topic_partition)
         if found is None:
             if self.offline_dirs and not is_new:
+                offline = ", ".join(sorted(self.offline_dirs))
                 raise ApiError(
                     ErrorCode.KAFKA_STORAGE_ERROR,
-                    f"{topic_partition} may be in a log directory that is offline: {', '.join(self.offline_dirs)}",
+                    f"{topic_partition} may be in a log directory that is offline: {offline}",
                 )
             found = self._create(topic_partition, config or self.config_of(topic_partition.topic))
         if topic_id is not None:
@@ -188,7 +189,7 @@ class LogManager:
         if gone is None:
             return
         self._cleaner.removed(gone)
-        target = f"{gone.log_dir}/{deleted_dir_name(topic_partition, uuid.uuid4())}"
+        target = f"{gone.log_dir}/{deleted_dir_name(topic_partition, random_uuid(self._services.rng))}"
         gone.mark_broken()
         try:
             self._fs.rename(gone.dir, target)

@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Awaitable
 from typing import Any
 
-from kafkalite.common.tasks import Future
+from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import Part
 from kafkalite.network.output import OutputQueue, Written
+from kafkalite.network.sockets import OsSockets, Sockets
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import FrameParser, request_header, response_body_offset
 from kafkalite.protocol.memory import FramePool
@@ -54,12 +55,19 @@ class BrokerConnection:
     """One connection; requests are pipelined. Once lost it stays lost: make another."""
 
     def __init__(
-        self, reactor: Any, host: str, port: int, client_id: str | None, max_response_bytes: int = 0x7FFFFFFF
+        self,
+        reactor: Any,
+        host: str,
+        port: int,
+        client_id: str | None,
+        max_response_bytes: int = 0x7FFFFFFF,
+        sockets: Sockets | None = None,
     ) -> None:
         self.host = host
         self.port = port
         self.client_id = client_id
         self._reactor = reactor
+        self._sockets = sockets or OsSockets(reactor)
         self._sock: Any = None
         self._fd = -1
         self._pool = FramePool(POOL)
@@ -88,8 +96,9 @@ class BrokerConnection:
         connecting: Future[None] = Future()
         self._connecting = connecting
         timer = self._reactor.callLater(timeout, self._lose, f"no connection within {timeout:g} s")
-        resolved = self._reactor.resolve(self.host)
-        resolved.addCallbacks(self._resolved, lambda failure: self._lose(f"unknown host: {failure.value}"))
+        deferred(self._sockets.resolve(self.host)).addCallbacks(
+            self._resolved, lambda failure: self._lose(f"unknown host: {failure.value}")
+        )
         try:
             await connecting
         finally:
@@ -98,10 +107,7 @@ class BrokerConnection:
 
     def _resolved(self, address: str) -> None:
         if self._state == "connecting":
-            sock = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
-            sock.setblocking(False)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            result = sock.connect_ex((address, self.port))
+            sock, result = self._sockets.connect(address, self.port)
             self.attach(sock)
             if result not in _IN_PROGRESS:
                 self._lose(os.strerror(result))

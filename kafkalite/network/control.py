@@ -35,8 +35,6 @@ Message = ControlRequest | ControlResponse
 MAX_WAITING = 100
 """So many requests of one connection may wait before it is read no further."""
 
-_complaints = Complaints(log, time.monotonic)
-
 
 class ControlConnection(Protocol):
     """Frames of one connection, either side: decoded messages go to ``on_message``.
@@ -45,9 +43,12 @@ class ControlConnection(Protocol):
     :meth:`pauseProducing`, and the server where too much waits to be handled by :meth:`hold`.
     """
 
-    def __init__(self, on_message: Callable[[int, Message], None], on_lost: Callable[[str], None]) -> None:
+    def __init__(
+        self, on_message: Callable[[int, Message], None], on_lost: Callable[[str], None], complaints: Complaints
+    ) -> None:
         self._on_message = on_message
         self._on_lost = on_lost
+        self._complaints = complaints
         self._parser = FrameParser(MAX_FRAME)
         self._unread = False
         self._held = False
@@ -68,7 +69,7 @@ class ControlConnection(Protocol):
             if self._parser.offence:
                 raise ProtocolError(self._parser.offence)
         except ProtocolError as error:
-            _complaints.warning("control plane: closing the connection of %s: %s", self.peer, error)
+            self._complaints.warning("control plane: closing the connection of %s: %s", self.peer, error)
             cast(Any, self.transport).abortConnection()
 
     def pauseProducing(self) -> None:  # noqa: N802
@@ -122,11 +123,12 @@ class ControlConnection(Protocol):
 class ControlServer:
     """Serves control requests, each connection's in order: one is handled to its end before the next."""
 
-    def __init__(self, reactor: Any, handler: ControlHandler) -> None:
+    def __init__(self, reactor: Any, handler: ControlHandler, now: Callable[[], float] = time.monotonic) -> None:
         self.handler = handler
         self._reactor = reactor
+        self._complaints = Complaints(log, now)
         self._port: Any = None
-        self._connections: set[ControlConnection] = set()
+        self._connections: dict[ControlConnection, None] = {}
 
     def listen(self, host: str, port: int) -> int:
         """Open the listener; ``port`` 0 takes a free one. Returns the port. Raises :class:`StartupError`."""
@@ -160,19 +162,19 @@ class ControlServer:
         def lost(why: str) -> None:
             log.debug("control plane: %s", why)
             lane.close()
-            self._connections.discard(connection)
+            self._connections.pop(connection, None)
 
         def put(number: int, message: Message) -> None:
             lane.put((number, message))
             connection.hold(lane.depth >= MAX_WAITING)
 
-        connection = ControlConnection(put, lost)
-        self._connections.add(connection)
+        connection = ControlConnection(put, lost, self._complaints)
+        self._connections[connection] = None
         return connection
 
     async def _serve(self, connection: ControlConnection, correlation_id: int, request: Message) -> None:
         if isinstance(request, ControlResponse):
-            _complaints.warning("control plane: %s sent an answer where requests belong", connection.peer)
+            self._complaints.warning("control plane: %s sent an answer where requests belong", connection.peer)
             connection.lose()
             return
         try:
@@ -206,11 +208,14 @@ class _Waiting:
 class ControlChannel:
     """One connection to one broker: requests leave in the order of the calls. Once lost it stays lost."""
 
-    def __init__(self, reactor: Any, name: str, on_closed: Callable[[ControlChannel], None]) -> None:
+    def __init__(
+        self, reactor: Any, name: str, on_closed: Callable[[ControlChannel], None], complaints: Complaints
+    ) -> None:
         self.name = name
         self.closed = False
         self._reactor = reactor
         self._on_closed = on_closed
+        self._complaints = complaints
         self._connection: ControlConnection | None = None
         self._queue: deque[int] = deque()
         self._waiting: dict[int, _Waiting] = {}
@@ -218,7 +223,7 @@ class ControlChannel:
 
     def build(self) -> ControlConnection:
         """The protocol for this channel's connection."""
-        return ControlConnection(self._answered, self.lose)
+        return ControlConnection(self._answered, self.lose, self._complaints)
 
     def connected(self, connection: ControlConnection) -> None:
         """The connection is there: send what has been waiting for it."""
@@ -292,9 +297,10 @@ class _Connecting(ClientFactory):
 class ControlClient:
     """Sends control requests; one connection a broker, made when needed."""
 
-    def __init__(self, reactor: Any, connect_timeout: float = 5.0) -> None:
+    def __init__(self, reactor: Any, connect_timeout: float = 5.0, now: Callable[[], float] = time.monotonic) -> None:
         self._reactor = reactor
         self._connect_timeout = connect_timeout
+        self._complaints = Complaints(log, now)
         self._channels: dict[tuple[str, int], ControlChannel] = {}
 
     def send(self, endpoint: Endpoint, request: ControlRequest, timeout: float = 30.0) -> Awaitable[ControlResponse]:
@@ -306,7 +312,9 @@ class ControlClient:
         key = (endpoint.host, endpoint.port)
         channel = self._channels.get(key)
         if channel is None:
-            channel = ControlChannel(self._reactor, f"{endpoint.host}:{endpoint.port}", lambda _: self._forget(key))
+            channel = ControlChannel(
+                self._reactor, f"{endpoint.host}:{endpoint.port}", lambda _: self._forget(key), self._complaints
+            )
             self._channels[key] = channel
             answer = channel.send(request, timeout)
             self._reactor.connectTCP(endpoint.host, endpoint.port, _Connecting(channel), timeout=self._connect_timeout)

@@ -6,10 +6,7 @@ Answers to: ``kafka.network.Acceptor``. Reactor shell.
 from __future__ import annotations
 
 import logging
-import socket
 from typing import TYPE_CHECKING, Any
-
-from kafkalite.common.errors import StartupError
 
 if TYPE_CHECKING:
     from kafkalite.network.server import KafkaServer
@@ -18,41 +15,6 @@ log = logging.getLogger(__name__)
 
 ACCEPT_PAUSE = 1.0
 """Seconds without accepting after the process ran out of descriptors."""
-
-
-def bind_socket(host: str, port: int) -> socket.socket:
-    """A socket that has its address but does not listen yet: whoever connects is refused.
-
-    Raises :class:`StartupError` with what to do.
-    """
-    try:
-        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise StartupError(f"listeners: the host {host!r} is not known: {error}") from None
-    family, kind, protocol, _, address = sorted(found, key=lambda entry: entry[0] != socket.AF_INET)[0]
-    sock = socket.socket(family, kind, protocol)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-    except (OSError, OverflowError) as error:
-        sock.close()
-        raise _cannot_listen(f"{host or '0.0.0.0'}:{port}", error) from None
-    return sock
-
-
-def open_socket(sock: socket.socket, backlog: int) -> None:
-    """Let a bound socket listen. Raises :class:`StartupError` where another got hold of the port meanwhile."""
-    try:
-        sock.listen(backlog)
-    except OSError as error:
-        host, port = sock.getsockname()[:2]
-        sock.close()
-        raise _cannot_listen(f"{host}:{port}", error) from None
-    sock.setblocking(False)
-
-
-def _cannot_listen(address: str, error: Exception) -> StartupError:
-    return StartupError(f"cannot listen on {address}: {error}; stop what uses the port or change 'listeners'")
 
 
 class Listener:

@@ -205,7 +205,10 @@ class OutputQueue:
 
 
 def send_file(sock: Any, fd: int, position: int, count: int) -> int:
-    """``sendfile`` to a socket; a function of its own so that sockets in memory can stand in."""
+    """``sendfile`` to a socket; one that is in memory has a ``send_file`` of its own."""
+    own = getattr(sock, "send_file", None)
+    if own is not None:
+        return int(own(fd, position, count))
     return os.sendfile(sock.fileno(), fd, position, count)
 
 

@@ -23,9 +23,10 @@ from kafkalite.common.types import FileRegion
 from kafkalite.network.complaints import Complaints
 from kafkalite.network.connection import Connection
 from kafkalite.network.heap import give_back
-from kafkalite.network.listener import Listener, bind_socket, open_socket
+from kafkalite.network.listener import Listener
 from kafkalite.network.output import is_resident, read_ahead
 from kafkalite.network.request import ConnectionInfo, RequestHandler
+from kafkalite.network.sockets import OsSockets, Sockets
 from kafkalite.protocol.memory import FramePool
 
 log = logging.getLogger(__name__)
@@ -74,6 +75,7 @@ class KafkaServer:
         limits: NetworkLimits | None = None,
         executor: Executor | None = None,
         now: Callable[[], float] = time.monotonic,
+        sockets: Sockets | None = None,
     ) -> None:
         self.reactor = reactor
         self.handler = handler
@@ -87,9 +89,10 @@ class KafkaServer:
         self.outstanding = 0
         self.is_stopping = False
         self._executor = executor
-        self._bound: list[tuple[socket.socket, str]] = []
+        self._sockets = sockets or OsSockets(reactor)
+        self._bound: list[tuple[Any, str]] = []
         self._listeners: list[Listener] = []
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}
         self._per_ip: Counter[str] = Counter()
         self._ids = count(1)
         self._depth = 0
@@ -105,7 +108,7 @@ class KafkaServer:
 
     def bind(self, host: str, port: int, listener: str = "PLAINTEXT") -> int:
         """Take a port (0: a free one) without listening yet, and return it. Raises :class:`StartupError`."""
-        sock = bind_socket(host, port)
+        sock = self._sockets.bind(host, port)
         self._bound.append((sock, listener))
         bound: int = sock.getsockname()[1]
         return bound
@@ -114,7 +117,7 @@ class KafkaServer:
         """Accept connections on all that :meth:`bind` took. Raises :class:`StartupError`."""
         bound, self._bound = self._bound, []
         for sock, listener in bound:
-            open_socket(sock, self.limits.backlog)
+            self._sockets.listen(sock, self.limits.backlog)
             self._listeners.append(Listener(self, sock, listener))
         if self._sweeper is None:
             self._plan_sweep()
@@ -154,13 +157,13 @@ class KafkaServer:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, limits.receive_buffer_bytes)
         peer = f"{ip}:{address[1]}" if isinstance(address, tuple) else ip
         connection = Connection(self, sock, ip, ConnectionInfo(next(self._ids), peer, listener))
-        self._connections.add(connection)
+        self._connections[connection] = None
         self._per_ip[ip] += 1
         connection.start_reading()
 
     def forget(self, connection: Connection) -> None:
         """A connection closed."""
-        self._connections.discard(connection)
+        self._connections.pop(connection, None)
         self._per_ip[connection.ip] -= 1
         if self._per_ip[connection.ip] <= 0:
             del self._per_ip[connection.ip]

@@ -11,7 +11,7 @@ id are ordered; a topic id once replaced or deleted never comes back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsr
 from kafkalite.cluster.model import PartitionState
@@ -76,7 +76,9 @@ class Roles:
         outcomes: dict[TopicPartition, ErrorCode] = {}
         broker_epoch = self._fence.broker_epoch
         wanted = [state for state in states if self._is_wanted(state, outcomes, from_controller)]
-        configs, unread = await self._read_configs({state.topic for state in wanted if self._needs_log(state)})
+        configs, unread = await self._read_configs(
+            dict.fromkeys(state.topic for state in wanted if self._needs_log(state))
+        )
         effects = Effects()
         for number, state in enumerate(wanted):
             tp = state.topic_partition
@@ -114,7 +116,7 @@ class Roles:
                 raise error
         return outcomes
 
-    async def _read_configs(self, topics: Collection[str]) -> tuple[dict[str, object], dict[str, ZkError]]:
+    async def _read_configs(self, topics: Iterable[str]) -> tuple[dict[str, object], dict[str, ZkError]]:
         """The configurations of ``topics``, and why those that are missing could not be read."""
         found: dict[str, object] = {}
         unread: dict[str, ZkError] = {}

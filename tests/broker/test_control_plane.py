@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from typing import Any, cast
 
 import pytest
@@ -57,8 +58,9 @@ class Plane:
         self.recorder = Recorder()
         self.metadata = MetadataCache()
         self.metadata.on_brokers.append(self.recorder.brokers_changed)
-        self.news: list[set[str]] = []
-        self.plane = ControlPlane(self.metadata, cast(Any, self.recorder), cast(Any, self.recorder), self.news.append)
+        self.news: list[Iterable[str]] = []
+        recorder = cast(Any, self.recorder)
+        self.plane = ControlPlane(self.metadata, recorder, recorder, self.news.append, lambda: 0.0)
         self.plane.broker_epoch = OURS
 
     def handle(self, request: ControlRequest) -> ErrorCode:
@@ -83,7 +85,7 @@ def test_a_current_request_is_carried_out(index: int) -> None:
         assert plane.metadata.state(TopicPartition("t", 0)) == STATE
         assert sorted(plane.metadata.brokers) == [1]
         assert plane.recorder.broker_changes == 1
-        assert plane.news == [{"t"}]
+        assert plane.news == [["t"]]
     else:
         assert len(plane.recorder.seen) == 1
 
@@ -118,7 +120,7 @@ def test_deleted_topics_leave_the_metadata() -> None:
     plane.handle(requests(3, OURS)[1])
     plane.handle(UpdateMetadata(9, 3, OURS, (STATE.with_(leader=LEADER_DURING_DELETE),), ()))
     assert plane.metadata.topics == {}
-    assert plane.news[-1] == {"t"}
+    assert plane.news[-1] == ["t"]
 
 
 class Channel:

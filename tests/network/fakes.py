@@ -156,7 +156,7 @@ class Harness:
         sock = FakeSocket(self._number)
         before = set(self.server._connections)
         self.server.accepted(sock, (ip, self._number), "PLAINTEXT")
-        new = self.server._connections - before
+        new = self.server._connections.keys() - before
         return sock, new.pop() if new else None
 
     def client(self, ip: str = "10.0.0.1") -> tuple[FakeSocket, Connection]:

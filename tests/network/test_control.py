@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import uuid
 from collections.abc import Awaitable
@@ -26,6 +27,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.network.client import ConnectionLost
+from kafkalite.network.complaints import Complaints
 from kafkalite.network.control import MAX_WAITING, ControlChannel, ControlServer
 from kafkalite.network.control_codec import decode, encode
 from kafkalite.protocol.errors import ProtocolError
@@ -110,7 +112,8 @@ class Wire:
         self.clock = Clock()
         self.closed: list[ControlChannel] = []
         self.server = ControlServer(None, handler)  # type: ignore[arg-type]
-        self.channel = ControlChannel(self.clock, "broker:1", self.closed.append)
+        complaints = Complaints(logging.getLogger(__name__), self.clock.seconds)
+        self.channel = ControlChannel(self.clock, "broker:1", self.closed.append, complaints)
         self.near: Any = self.channel.build()
         self.far: Any = self.server.accept()
         make: Any = Transport

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import StartupError
-from kafkalite.network.listener import ACCEPT_PAUSE, Listener, bind_socket
+from kafkalite.network.listener import ACCEPT_PAUSE, Listener
+from kafkalite.network.sockets import OsSockets
 from tests.network.fakes import FakeSocket, Harness
 
 
@@ -87,4 +88,4 @@ def test_closed_for_good() -> None:
 
 def test_an_unknown_host_is_refused_with_its_name() -> None:
     with pytest.raises(StartupError, match=r"no\.such\.host\.invalid"):
-        bind_socket("no.such.host.invalid", 9092)
+        OsSockets(None).bind("no.such.host.invalid", 9092)

@@ -6,7 +6,7 @@ Answers to: ``kafka.coordinator.group.{GroupCoordinator,GroupCoordinatorAdapter}
 from __future__ import annotations
 
 import logging
-import uuid
+import random
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -15,6 +15,7 @@ from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.config import Config
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather, spawn
+from kafkalite.common.types import random_uuid
 from kafkalite.coordinator.group.group import GroupLimits
 from kafkalite.coordinator.group.group_admin import GroupAdmin
 from kafkalite.coordinator.group.group_offsets import GroupOffsets
@@ -64,9 +65,11 @@ class GroupCoordinator:
         metadata: MetadataCache,
         clock: Clock,
         config: Config,
+        rng: random.Random | None = None,
     ) -> None:
         self._clock = clock
         self._config = config
+        self._rng = rng or random.Random()
         self._old = OldConsumers(groups, self._old_consumers_found)
         session_timeout = config["zookeeper.session.timeout.ms"] / 1000
         self._host = GroupHost(broker_id, claims, groups, metadata, clock, limits_of(config), session_timeout)
@@ -116,7 +119,7 @@ class GroupCoordinator:
             await self._refuse_beside_old_consumers(hosted)
         except ApiError as error:
             return JoinAnswer(error.code, request.member_id)
-        return await hosted.join(request, f"{request.instance_id or request.client_id}-{uuid.uuid4()}")
+        return await hosted.join(request, f"{request.instance_id or request.client_id}-{random_uuid(self._rng)}")
 
     async def sync(self, request: SyncRequest) -> SyncAnswer:
         """Give or get the assignment of a generation; answered once it is durable."""

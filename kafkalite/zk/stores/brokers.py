@@ -7,13 +7,13 @@ Answers to: ``kafka.zk.KafkaZkClient`` (``registerBroker``, ``getAllBrokerAndEpo
 from __future__ import annotations
 
 import logging
-import uuid
+import random
 
 from kafkalite.cluster.model import Broker
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Future, gather
-from kafkalite.common.types import uuid_to_text
+from kafkalite.common.types import random_uuid, uuid_to_text
 from kafkalite.zk.port import NodeExistsError, NoNodeError, Watch, WatchEvent, ZkClient
 from kafkalite.zk.stores.paths import ensure, read
 from kafkalite.zk.znodes import brokers, cluster
@@ -33,10 +33,13 @@ class BrokerStore:
     a little more than the longest session timeout in use.
     """
 
-    def __init__(self, client: ZkClient, clock: Clock, conflict_wait: float = 20.0) -> None:
+    def __init__(
+        self, client: ZkClient, clock: Clock, conflict_wait: float = 20.0, rng: random.Random | None = None
+    ) -> None:
         self._client = client
         self._clock = clock
         self._conflict_wait = conflict_wait
+        self._rng = rng or random.Random()
         self._registered: tuple[int, int] | None = None
 
     async def cluster_id(self) -> str:
@@ -46,8 +49,9 @@ class BrokerStore:
             if found is not None:
                 return cluster.decode_cluster_id(found[0])
             await ensure(self._client, cluster.CLUSTER_ID.rpartition("/")[0])
+            made_up = uuid_to_text(random_uuid(self._rng))
             try:
-                await self._client.create(cluster.CLUSTER_ID, cluster.encode_cluster_id(uuid_to_text(uuid.uuid4())))
+                await self._client.create(cluster.CLUSTER_ID, cluster.encode_cluster_id(made_up))
             except NodeExistsError:
                 continue
 

@@ -1,0 +1,118 @@
+"""Everything by which a broker touches the outside, as one value.
+
+Answers to: nothing in Kafka, where ``kafka.server.KafkaServer`` makes these itself. Reactor shell: :meth:`Edges.real`
+is the operating system's side; a simulation hands in another.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kafkalite.broker.cleaner import CleanerProcesses
+from kafkalite.broker.config import BrokerConfig
+from kafkalite.broker.guardian import Guardian
+from kafkalite.broker.watchdog import Watchdog
+from kafkalite.common.clock import Clock
+from kafkalite.common.tasks import Executor
+from kafkalite.log.cleaner.port import CleanerPool
+from kafkalite.log.fs import FileSystem, OsFileSystem
+from kafkalite.network.reactor import ReactorClock, ThreadExecutor
+from kafkalite.network.sockets import OsSockets, Sockets
+from kafkalite.zk.client import KazooZkClient
+from kafkalite.zk.port import ZkClient
+
+
+class ZkSession(ZkClient, Protocol):
+    """A :class:`kafkalite.zk.port.ZkClient` with a beginning and an end."""
+
+    @property
+    def password(self) -> bytes:
+        """With it another process may take the current session over."""
+
+    @property
+    def session_timeout_ms(self) -> int:
+        """As agreed with ZooKeeper."""
+
+    async def start(self) -> None:
+        """Connect. Raises :class:`kafkalite.common.errors.StartupError` where ZooKeeper cannot be reached."""
+
+    async def close(self) -> None:
+        """End the session in order: what is ephemeral goes at once. Listeners hear nothing of it."""
+
+
+class WorkPool(Executor, Protocol):
+    """An executor of bounded size that can be ended."""
+
+    def resize(self, size: int) -> None:
+        """At most ``size`` pieces of work at a time from now on."""
+
+    def close(self) -> None:
+        """Wait for the work under way; take no more."""
+
+
+class SessionGuardian(Protocol):
+    """Ends the broker's ZooKeeper session when the broker's process dies."""
+
+    def watch(self, session: int, password: bytes, timeout_ms: int) -> None:
+        """Guard this session from now on, and no other."""
+
+    def release(self) -> None:
+        """The session is closed, or about to be: guard nothing."""
+
+
+class SessionWatchdog(Protocol):
+    """Ends the broker's ZooKeeper session while the broker's reactor hangs."""
+
+    def watch(self, session: int, password: bytes, timeout_ms: int) -> None:
+        """Give this session up from now on, where the reactor hangs longer than ``timeout_ms``."""
+
+    def stop(self) -> None:
+        """Watch no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """What a broker is given of the world outside. One value serves one life of one broker.
+
+    ``reactor`` has the methods of Twisted's reactor that the network uses; ``clock`` tells the time of day as well;
+    every random choice is drawn from ``rng``. Without ``guardian`` the session timeout does its work.
+    """
+
+    reactor: Any
+    clock: Clock
+    sockets: Sockets
+    zk: ZkSession
+    fs: FileSystem
+    executor: WorkPool
+    guardian: SessionGuardian | None
+    watchdog: SessionWatchdog
+    cleaners: CleanerPool
+    rng: random.Random
+
+    @classmethod
+    def real(cls, reactor: Any, config: BrokerConfig) -> Edges:
+        """The operating system's: sockets, files, threads and child processes, with Twisted's ``reactor``."""
+        values = config.values
+        clock = ReactorClock(reactor)
+        hosts = values["zookeeper.connect"]
+        return cls(
+            reactor=reactor,
+            clock=clock,
+            sockets=OsSockets(reactor),
+            zk=KazooZkClient(
+                reactor.callFromThread,
+                hosts,
+                values["zookeeper.session.timeout.ms"],
+                config.zookeeper_connection_timeout_ms,
+                values["zookeeper.auth.digest"],
+                values["zookeeper.set.acl"],
+            ),
+            fs=OsFileSystem(),
+            executor=ThreadExecutor(reactor, values["background.threads"]),
+            guardian=Guardian(hosts, clock) if values["zookeeper.session.guardian.enable"] else None,
+            watchdog=Watchdog(hosts, clock),
+            cleaners=CleanerProcesses(reactor),
+            rng=random.Random(),
+        )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from confluent_kafka.admin import NewTopic
 
@@ -15,7 +17,7 @@ from integration.harness.transactions import AnyClient
 from integration.harness.wait import wait_for
 from kafkalite.common.errors import ErrorCode
 from kafkalite.embedded.cluster import LocalCluster
-from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
 from kafkalite.protocol.codec import request_class
 
 ZSTD = 4
@@ -106,3 +108,57 @@ def test_a_group_goes_with_its_last_offset(shared_cluster: LocalCluster) -> None
     assert group in groups()
     delete(1)
     assert group not in groups()
+
+
+@pytest.mark.parametrize(
+    ("api_key", "fields"),
+    [
+        (ApiKey.CREATE_DELEGATION_TOKEN, {"renewers": [], "max_lifetime_ms": -1}),
+        (ApiKey.RENEW_DELEGATION_TOKEN, {"hmac": b"h", "renew_period_ms": -1}),
+        (ApiKey.EXPIRE_DELEGATION_TOKEN, {"hmac": b"h", "expiry_time_period_ms": -1}),
+        (ApiKey.DESCRIBE_DELEGATION_TOKEN, {"owners": None}),
+    ],
+    ids=lambda value: value.name if isinstance(value, ApiKey) else "",
+)
+def test_delegation_tokens_are_refused_to_clients_that_did_not_authenticate(
+    shared_cluster: LocalCluster, api_key: ApiKey, fields: dict[str, Any]
+) -> None:
+    with AnyClient(shared_cluster.address(1)) as client:
+        served = {each.api_key: each for each in client.ask(ApiKey.API_VERSIONS, 0).api_keys}[api_key]
+        assert (served.min_version, served.max_version) == SUPPORTED[api_key]
+        for version in range(served.max_version + 1):
+            answer = client.ask(api_key, version, **fields)
+            assert answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+            if api_key is ApiKey.CREATE_DELEGATION_TOKEN:
+                assert (answer.principal_type, answer.principal_name) == ("User", "ANONYMOUS")
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_no_feature_can_be_updated(shared_cluster: LocalCluster, version: int) -> None:
+    kind = request_class(ApiKey.UPDATE_FEATURES).FeatureUpdateKey
+    updates = [
+        kind(version=version, feature="f", max_version_level=1, upgrade_type=1, allow_downgrade=False),
+        kind(version=version, feature="g", max_version_level=0, upgrade_type=2, allow_downgrade=True),
+        kind(version=version, feature="h", max_version_level=0, upgrade_type=1, allow_downgrade=False),
+    ]
+    answers = []
+    for broker_id in shared_cluster.broker_ids:
+        with AnyClient(shared_cluster.address(broker_id)) as client:
+            answers.append(
+                client.ask(
+                    ApiKey.UPDATE_FEATURES, version, timeout_ms=1000, feature_updates=updates, validate_only=False
+                )
+            )
+    controllers = [answer for answer in answers if not answer.error_code]
+    assert len(controllers) == 1
+    assert {a.error_message for a in answers if a.error_code == ErrorCode.NOT_CONTROLLER} == {
+        "This is not the correct controller for this cluster."
+    }
+    assert {result.feature: (result.error_code, result.error_message) for result in controllers[0].results} == {
+        "f": (42, "Could not apply finalized feature update because the provided feature is not supported."),
+        "g": (42, "Can not delete non-existing finalized feature."),
+        "h": (
+            42,
+            "Can not provide versionLevel: 0 less than 1 without setting the SAFE downgradeType in the request.",
+        ),
+    }

@@ -59,11 +59,18 @@ _MODULES: Final[dict[ApiKey, str]] = {
     ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
     ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",
     ApiKey.LIST_TRANSACTIONS: "list_transactions",
-    # No authorizer yet: answered with the error that Kafka has for it.
+    ApiKey.UPDATE_FEATURES: "update_features",
+    # No authorizer and no authentication yet: answered with the errors that Kafka has for it.
     ApiKey.DESCRIBE_ACLS: "acls",
     ApiKey.CREATE_ACLS: "acls",
     ApiKey.DELETE_ACLS: "acls",
+    ApiKey.CREATE_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.RENEW_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.EXPIRE_DELEGATION_TOKEN: "delegation_tokens",
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: "delegation_tokens",
 }
+_SEVERAL_KEYS: Final = ("acls", "delegation_tokens")
+"""Modules that serve several keys, with a handler for each."""
 
 SERVED: Final[dict[ApiKey, VersionRange]] = {key: SUPPORTED[key] for key in sorted(_MODULES)}
 """What ApiVersions advertises, by rising key."""
@@ -73,7 +80,7 @@ def load_handler(api_key: int) -> Handler:
     """The handler of a served key; its module is imported now if it was not before."""
     key = ApiKey(api_key)
     module = import_module(f"kafkalite.apis.{_MODULES[key]}")
-    handler: Handler = module.handler(key) if _MODULES[key] == "acls" else module.handle
+    handler: Handler = module.handler(key) if _MODULES[key] in _SEVERAL_KEYS else module.handle
     return handler
 
 

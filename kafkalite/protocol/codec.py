@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from kafkalite.protocol.api_keys import ApiKey, is_flexible
@@ -64,6 +65,8 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "sasl": ("SaslAuthenticate", "SaslHandshake"),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+_OWN = frozenset(("CreateDelegationToken", "DescribeDelegationToken", "ExpireDelegationToken", "RenewDelegationToken"))
+"""Messages that the library lacks; their schemas are ours."""
 
 # The library reads a varint until a byte below 0x80 comes and shifts what it has by seven bits each time: a
 # megabyte of 0xff would take minutes. No honest text is that long without one ASCII character.
@@ -81,10 +84,19 @@ def message_name(api_key: int) -> str:
 
 def _message_class(api_key: int, suffix: str) -> Any:
     name = message_name(api_key)
+    if name in _OWN:
+        return _own_class(name + suffix)
     module = _MODULE_OF.get(name)
     if module is None:
         raise LookupError(f"there is no codec for {name}")
     return getattr(protocol_module(module), name + suffix)
+
+
+@cache
+def _own_class(name: str) -> Any:
+    """A class as the library would make it, from our schema."""
+    base = protocol_module("api_message").ApiMessage
+    return type(base)(name, (base,), {}, load_json="kafkalite.protocol.messages")
 
 
 def request_class(api_key: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import uuid
@@ -58,6 +59,8 @@ def assert_same(value: Any, expected: Any, where: str = "") -> None:
         assert len(value) == len(expected), where
         for item, inner in zip(value, expected, strict=True):
             assert_same(item, inner, where)
+    elif isinstance(value, bytes):
+        assert value == base64.b64decode(expected), where
     elif isinstance(value, uuid.UUID):
         assert value == uuid_from_text(expected), where
     else:

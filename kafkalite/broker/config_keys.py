@@ -281,6 +281,40 @@ _REPLICATION = (
     ),
 )
 
+_QUOTAS = (
+    _live(
+        "leader.replication.throttled.rate",
+        _LONG,
+        MAX_LONG,
+        "Bytes per second that this broker sends to throttled replicas that are not in sync.",
+        0,
+    ),
+    _live(
+        "follower.replication.throttled.rate",
+        _LONG,
+        MAX_LONG,
+        "Bytes per second that this broker fetches for its own throttled replicas that are not in sync.",
+        0,
+    ),
+    _live(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        _LONG,
+        MAX_LONG,
+        "Bytes per second that this broker copies between its log directories.",
+        0,
+    ),
+    _key("replication.quota.window.num", _INT, 11, "Windows over which the two rates of replication are measured.", 1),
+    _key("replication.quota.window.size.seconds", _INT, 1, "Length of such a window.", 1),
+    _key(
+        "alter.log.dirs.replication.quota.window.num",
+        _INT,
+        11,
+        "Windows over which the rate of copies between log directories is measured.",
+        1,
+    ),
+    _key("alter.log.dirs.replication.quota.window.size.seconds", _INT, 1, "Length of such a window.", 1),
+)
+
 _CONTROLLER = (
     _key("controller.socket.timeout.ms", _INT, 30000, "How long the controller's requests to brokers may take.", 1),
     _key("controlled.shutdown.enable", _BOOL, True, "Whether a broker hands its leaderships on before it stops."),
@@ -309,6 +343,7 @@ BROKER_CONFIGS: Final = ConfigDef(
         *_TOPICS,
         *_LOG,
         *_REPLICATION,
+        *_QUOTAS,
         *_CONTROLLER,
         *GROUPS,
         *TRANSACTIONS,
@@ -316,9 +351,9 @@ BROKER_CONFIGS: Final = ConfigDef(
 )
 
 _ELSEWHERE_PREFIXES = (
-    "alter.log.dirs.", "client.quota.", "controller.", "delegation.token.", "group.", "initial.", "kafka.metrics.",
+    "client.quota.", "controller.", "delegation.token.", "group.", "initial.", "kafka.metrics.",
     "listener.name.", "log.local.", "metadata.", "metric", "offset", "password.encoder.", "quota.", "remote.log.",
-    "replication.quota.", "sasl.", "security.providers", "share.", "socket.connection.setup.", "ssl.", "telemetry.",
+    "sasl.", "security.providers", "share.", "socket.connection.setup.", "ssl.", "telemetry.",
     "transaction", "unstable.", "zookeeper.ssl.", "zookeeper.metadata.",
 )  # fmt: skip
 _ELSEWHERE = frozenset(

@@ -93,6 +93,8 @@ class BrokerServer:
             self._clock,
         )
         self._replicas.on_offline = self._partitions_offline
+        self._replicas.quotas.update_rates(config.dynamic.values)
+        config.dynamic.on_change(lambda _: self._replicas.quotas.update_rates(config.dynamic.values))
         self._metadata.on_brokers.append(self._replicas.brokers_changed)
         self._controller = Controller(
             self.broker_id,

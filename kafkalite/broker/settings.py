@@ -57,6 +57,12 @@ def replication_config(config: BrokerConfig, broker_id: int) -> ReplicationConfi
         replica_fetch_backoff_ms=values["replica.fetch.backoff.ms"],
         replica_high_watermark_checkpoint_interval_ms=values["replica.high.watermark.checkpoint.interval.ms"],
         replica_selector_class=values["replica.selector.class"] or "",
+        replication_quota_window_num=values["replication.quota.window.num"],
+        replication_quota_window_size_seconds=values["replication.quota.window.size.seconds"],
+        alter_log_dirs_replication_quota_window_num=values["alter.log.dirs.replication.quota.window.num"],
+        alter_log_dirs_replication_quota_window_size_seconds=values[
+            "alter.log.dirs.replication.quota.window.size.seconds"
+        ],
     )
 
 

@@ -26,5 +26,9 @@ class ReplicationConfig:
     replica_fetch_backoff_ms: int = 1_000
     replica_selector_class: str = ""
     replica_high_watermark_checkpoint_interval_ms: int = 5_000
+    replication_quota_window_num: int = 11
+    replication_quota_window_size_seconds: int = 1
+    alter_log_dirs_replication_quota_window_num: int = 11
+    alter_log_dirs_replication_quota_window_size_seconds: int = 1
     isr_notification_delay_ms: int = 50
     """How long ISR changes are gathered before they are told to the controller in one znode (ours, not Kafka's)."""

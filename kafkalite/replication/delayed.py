@@ -170,8 +170,9 @@ class DelayedFetch(DelayedOperation):
         """The watch is dirty: complete where this gives enough bytes or an error."""
         if self.completed:
             return
-        # What has news for some is behind an open transaction for readers of committed records.
-        if self.params.min_bytes > 1 or self.params.isolation:
+        # What has news for some is behind an open transaction for readers of committed records, or held back by a
+        # quota from a follower that is out of sync.
+        if self.params.min_bytes > 1 or self.params.isolation or self._reader.holds_back(self.results):
             if self._reader.refresh(self) or self.size >= self.params.min_bytes:
                 self.complete()
             return
@@ -185,4 +186,5 @@ class DelayedFetch(DelayedOperation):
         done, results = self.on_done, self.results
         self.on_done, self.results, self.requests = None, [], []
         if done is not None:
+            self._reader.sent(self.params, results)
             done(results)

@@ -21,6 +21,7 @@ from kafkalite.replication.config import ReplicationConfig
 from kafkalite.replication.effects import Effects
 from kafkalite.replication.follower_session import FollowerSession, PartitionFetch
 from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.quota import ReplicationQuotaManager, is_throttled
 
 if TYPE_CHECKING:
     from kafkalite.protocol.fetch import FetchPartitionResponse, FetchResponse
@@ -46,12 +47,14 @@ class Fetcher:
         leader: int,
         open_end_point: Callable[[], LeaderEndPoint],
         on_dir_failure: Callable[[str], None],
+        quota: ReplicationQuotaManager,
         clock: Clock,
     ) -> None:
         self._config = config
         self.leader = leader
         self._open = open_end_point
         self._on_dir_failure = on_dir_failure
+        self._quota = quota
         self._clock = clock
         self._partitions: dict[TopicPartition, PartitionFetch] = {}
         self.session = FollowerSession(config)
@@ -59,6 +62,8 @@ class Fetcher:
         self._outstanding = 0
         self._attempts = 0
         self._retry: Timer | None = None
+        self._held_back: list[PartitionFetch] = []
+        self._hold: Timer | None = None
         self._closed = False
 
     def __len__(self) -> int:
@@ -82,8 +87,9 @@ class Fetcher:
         """Stop for good."""
         self._closed = True
         self._partitions.clear()
-        if self._retry is not None:
-            self._retry.cancel()
+        for timer in (self._retry, self._hold):
+            if timer is not None:
+                timer.cancel()
         if self._end_point is not None:
             self._end_point.close()
             self._end_point = None
@@ -92,7 +98,13 @@ class Fetcher:
         """Send a request now where none is under way, or where the one that is does not know of a change."""
         if self._closed or self._retry is not None or not self._partitions:
             return
-        if self._outstanding == 0 or (self._outstanding == 1 and self.session.can_interrupt):
+        if self._quota.limited:
+            self._hold_back()
+        if self._outstanding == 0:
+            # Leaders answer an empty request at once: one must not be sent while all partitions are left out.
+            if self.session.has_partitions:
+                self._send()
+        elif self._outstanding == 1 and self.session.can_interrupt:
             self._send()
 
     # Requests
@@ -207,6 +219,9 @@ class Fetcher:
             replica_log.append_as_follower(records)  # type: ignore[arg-type]
             fetch.offset = replica_log.log_end_offset
             self.session.put(partition.topic_partition, fetch)
+            if self._quota.limited and self._is_throttled(fetch):
+                self._quota.record(len(records))
+        fetch.in_sync = answer.high_watermark <= fetch.offset
         fetch.attempts = 0
         high_watermark = min(answer.high_watermark, replica_log.log_end_offset)
         if high_watermark > replica_log.high_watermark:
@@ -277,3 +292,33 @@ class Fetcher:
         if self._partitions.get(tp) is fetch and not self._closed:
             self.session.put(tp, fetch)
             self.kick()
+
+    # The follower's quota
+
+    def _is_throttled(self, fetch: PartitionFetch) -> bool:
+        listed = fetch.partition.log.config.follower_replication_throttled_replicas
+        return is_throttled(listed, fetch.partition.topic_partition.partition, self._config.broker_id)
+
+    def _hold_back(self) -> None:
+        """Where the quota is exceeded, leave throttled partitions out until it is not; never those in sync."""
+        if not self._quota.is_exceeded():
+            return
+        for tp, fetch in self._partitions.items():
+            if not fetch.delayed and not fetch.in_sync and self._is_throttled(fetch):
+                fetch.delayed = True
+                self.session.drop(tp)
+                self._held_back.append(fetch)
+        if self._held_back and self._hold is None:
+            # Not for long: the limit may be raised meanwhile.
+            wait = min(self._quota.wait_s(), self._config.replica_fetch_backoff_ms / 1000)
+            self._hold = self._clock.call_later(wait, self._let_go)
+
+    def _let_go(self) -> None:
+        self._hold = None
+        held_back, self._held_back = self._held_back, []
+        for fetch in held_back:
+            tp = fetch.partition.topic_partition
+            fetch.delayed = False
+            if self._partitions.get(tp) is fetch:
+                self.session.put(tp, fetch)
+        self.kick()

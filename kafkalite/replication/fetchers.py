@@ -15,6 +15,7 @@ from kafkalite.replication.config import ReplicationConfig
 from kafkalite.replication.fetcher import Fetcher
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.ports import BrokerDirectory, LeaderConnector, LeaderEndPoint
+from kafkalite.replication.quota import ReplicationQuotaManager
 
 
 class LeaderUnknownError(Exception):
@@ -30,12 +31,14 @@ class FetcherManager:
         metadata: BrokerDirectory,
         connect: LeaderConnector,
         on_dir_failure: Callable[[str], None],
+        quota: ReplicationQuotaManager,
         clock: Clock,
     ) -> None:
         self._config = config
         self._metadata = metadata
         self._connect = connect
         self._on_dir_failure = on_dir_failure
+        self._quota = quota
         self._clock = clock
         self._broker_epoch = -1
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
@@ -77,7 +80,7 @@ class FetcherManager:
                 raise LeaderUnknownError(f"broker {leader} is not registered")
             return self._connect(broker, number)
 
-        fetcher = Fetcher(self._config, leader, open_end_point, self._on_dir_failure, self._clock)
+        fetcher = Fetcher(self._config, leader, open_end_point, self._on_dir_failure, self._quota, self._clock)
         fetcher.session.broker_epoch = self._broker_epoch
         return fetcher
 

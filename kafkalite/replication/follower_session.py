@@ -24,9 +24,12 @@ _MAX_EPOCH = (1 << 31) - 1
 
 
 class PartitionFetch:
-    """Where the fetching of one partition stands. ``sent_in`` is the request that first carried ``offset``."""
+    """Where the fetching of one partition stands. ``sent_in`` is the request that first carried ``offset``.
 
-    __slots__ = ("attempts", "delayed", "leader_epoch", "offset", "partition", "sent_in", "state")
+    ``in_sync``: the log reaches the leader's high watermark as last told; at first, what the ISR says.
+    """
+
+    __slots__ = ("attempts", "delayed", "in_sync", "leader_epoch", "offset", "partition", "sent_in", "state")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -34,6 +37,7 @@ class PartitionFetch:
         self.leader_epoch = partition.leader_epoch
         self.offset: int = partition.log.log_end_offset
         self.sent_in = _NOT_SENT
+        self.in_sync = partition.broker_id in partition.state.isr
         self.delayed = False
         self.attempts = 0
 
@@ -77,6 +81,11 @@ class FollowerSession:
         self._changed = {**self._in_session, **self._changed}
         self._in_session = {}
         self._forgotten.clear()
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether the next request would ask for anything."""
+        return bool(self._in_session or self._changed)
 
     @property
     def can_interrupt(self) -> bool:

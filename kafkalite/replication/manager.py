@@ -39,6 +39,7 @@ from kafkalite.replication.ports import (
     OfflineListener,
     TopicConfigs,
 )
+from kafkalite.replication.quota import ReplicationQuotas
 from kafkalite.replication.reads import FetchReader
 from kafkalite.replication.replicas import Replicas
 from kafkalite.replication.results import (
@@ -90,7 +91,8 @@ class ReplicaManager:
         self._produces = Purgatory("Produce", clock)
         self._fetches = Purgatory("Fetch", clock)
         self._isr = IsrUpdates(config, self.replicas, isr, clock)
-        self._fetchers = FetcherManager(config, metadata, connect, logs.handle_failure, clock)
+        self.quotas = ReplicationQuotas(config, clock)
+        self._fetchers = FetcherManager(config, metadata, connect, logs.handle_failure, self.quotas.follower, clock)
         self._fence = Fence()
         self._stopping = Stopping(self.replicas, logs, self._fetchers, self._fence)
         self._roles = Roles(self.replicas, logs, self._fetchers, topic_configs, clock, self._fence, self._stopping)
@@ -100,7 +102,7 @@ class ReplicaManager:
             if config.replica_selector_class == RACK_AWARE_SELECTOR
             else None
         )
-        self._reader = FetchReader(self.replicas, logs, self._isr, selector, clock.monotonic)
+        self._reader = FetchReader(self.replicas, logs, self._isr, selector, self.quotas.leader, clock.monotonic)
         # What is decided about partitions is taken over one thing at a time, in the order in which it came.
         self._lane = Lane("replica states", self._take_over)
         logs.on_dir_failure = self._directory_failed
@@ -213,6 +215,7 @@ class ReplicaManager:
         effects = Effects()
         size, urgent = self._reader.look(params, requests, results, effects)
         if urgent or size >= params.min_bytes or params.max_wait_ms <= 0 or not (requests or watch is not None):
+            self._reader.sent(params, results)
             on_done(results)
         else:
             waiting = self._reader.wait(params, requests, results, on_done)

@@ -17,6 +17,7 @@ from kafkalite.replication.effects import Effects
 from kafkalite.replication.follower import FollowerState
 from kafkalite.replication.isr_updates import IsrUpdates
 from kafkalite.replication.partition import HIGH_WATERMARK, LOG_START, MAY_EXPAND, Partition, Role
+from kafkalite.replication.quota import ReplicationQuotaManager, is_throttled
 from kafkalite.replication.results import FetchParams, FetchResult
 from kafkalite.replication.watch import FetchWatch
 
@@ -40,6 +41,7 @@ class FetchReader:
         logs: LogStore,
         isr: IsrUpdates,
         selector: ReplicaSelector | None,
+        quota: ReplicationQuotaManager,
         monotonic: Callable[[], float],
     ) -> None:
         self._replicas = replicas
@@ -47,6 +49,7 @@ class FetchReader:
         self._logs = logs
         self._isr = isr
         self._selector = selector
+        self._quota = quota
         self._monotonic = monotonic
 
     def look(
@@ -111,7 +114,7 @@ class FetchReader:
         if watch is not None:
             # What was sent may be dropped by the reader, who then asks again without naming the partition, its
             # offset being the same: only a look that finds nothing makes a partition clean.
-            if result.size or result.error or result.diverging_epoch is not None or not limit:
+            if result.size or result.error or result.diverging_epoch is not None or result.throttled or not limit:
                 watch.dirty[tp] = None
             else:
                 watch.dirty.pop(tp, None)
@@ -173,6 +176,9 @@ class FetchReader:
             replica_log.log_start_offset,
         )
         if offset < upper and (limit or need_one):
+            if follower is not None and self._quota.limited and self._must_wait(partition, follower):
+                result.throttled = True
+                return result
             info = replica_log.read(offset, min(request.max_bytes, limit), upper, need_one)
             result.records = info.records
             result.size = info.size
@@ -217,6 +223,37 @@ class FetchReader:
             result.high_watermark = partition.log.high_watermark
             result.log_start_offset = partition.log.log_start_offset
         return result
+
+    # The leader's quota
+
+    def _must_wait(self, partition: Partition, follower: FollowerState) -> bool:
+        """Whether the quota holds records of ``partition`` back from ``follower``.
+
+        Never where the high watermark waits for that follower: producers would wait for the quota, too.
+        """
+        return (
+            follower not in partition.high_watermark_followers
+            and self._is_throttled(partition)
+            and self._quota.is_exceeded()
+        )
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        listed = partition.log.config.leader_replication_throttled_replicas
+        return is_throttled(listed, partition.topic_partition.partition, self._replicas.broker_id)
+
+    def holds_back(self, results: list[FetchResult]) -> bool:
+        """Whether the quota left records out of one of ``results``."""
+        return self._quota.limited and any(result.throttled for result in results)
+
+    def sent(self, params: FetchParams, results: list[FetchResult]) -> None:
+        """``results`` are the answer to a fetch: count what a follower is sent of throttled partitions."""
+        if params.replica_id < 0 or not self._quota.limited:
+            return
+        for result in results:
+            if result.size:
+                partition = self._partitions.get(result.topic_partition)
+                if partition is not None and self._is_throttled(partition):
+                    self._quota.record(result.size)
 
     # Waiting
 

@@ -71,7 +71,7 @@ class FetchResult:
     ``records`` is ``None`` where there is nothing. ``diverging_epoch`` is ``(epoch, end offset)``: the follower's log
     ends differently and is to be truncated. ``leader_hint`` is ``(leader id, leader epoch)`` beside
     NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH. Beside OFFSET_OUT_OF_RANGE the high watermark and the log's start
-    are given.
+    are given. ``throttled``: there are records, which the leader's replication quota holds back.
     """
 
     __slots__ = (
@@ -85,6 +85,7 @@ class FetchResult:
         "preferred_read_replica",
         "records",
         "size",
+        "throttled",
         "topic_partition",
     )
 
@@ -105,6 +106,7 @@ class FetchResult:
         self.log_start_offset = log_start_offset
         self.records = records
         self.size = size
+        self.throttled = False
         self.aborted: list[Any] | None = None
         self.preferred_read_replica = -1
         self.diverging_epoch: tuple[int, int] | None = None

@@ -114,6 +114,10 @@ class EndPoint:
 
     def fetch(self, request: FetchRequest, _version: int) -> Future[FetchResponse]:
         future: Future[FetchResponse] = Future()
+        if self.closed:
+            # As a connection does that was lost while no request was under way.
+            future.errback(ConnectionError("lost"))
+            return future
         self.pending[future] = None
         self.network.requests.append((self.source, self.target, request))
         self.network.clock.call_later(self.network.latency, self._arrive, request, future)

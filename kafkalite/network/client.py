@@ -132,6 +132,22 @@ class BrokerConnection:
         if self._state != "open":
             future.errback(ConnectionLost(f"not connected to {self}"))
             return future
+        self._append(api_key, version, body)
+        deadline = self._reactor.seconds() + timeout
+        self._pending.append(_Pending(api_key, version, self._next_id, deadline, future))
+        self._arm(deadline)
+        if not self._blocked:
+            self._write()
+        return future
+
+    def post(self, api_key: int, version: int, body: list[Part] | bytes) -> None:
+        """Send a request that has no answer: a Produce with ``acks`` 0. On a lost connection nothing happens."""
+        if self._state == "open":
+            self._append(api_key, version, body)
+            if not self._blocked:
+                self._write()
+
+    def _append(self, api_key: int, version: int, body: list[Part] | bytes) -> None:
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         parts: list[Part] = [body] if isinstance(body, bytes) else body
         head = request_header(api_key, version, self._next_id, self.client_id)
@@ -140,12 +156,6 @@ class BrokerConnection:
             size = len(part)
             if size:
                 self._output.append(part, size)
-        deadline = self._reactor.seconds() + timeout
-        self._pending.append(_Pending(api_key, version, self._next_id, deadline, future))
-        self._arm(deadline)
-        if not self._blocked:
-            self._write()
-        return future
 
     def close(self) -> None:
         """Close; what is under way fails with :class:`ConnectionLost`."""

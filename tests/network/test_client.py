@@ -150,3 +150,15 @@ def test_a_refused_connection_says_so() -> None:
     connection.connectionLost(None)
     assert "Connection refused" in failure_of(work)
     assert sock.closed
+
+
+def test_a_request_without_an_answer_is_followed_by_one_that_has_an_answer() -> None:
+    _, sock, connection = open_connection()
+    connection.post(0, 8, b"nobody answers this")
+    asked: Any = deferred(connection.send(1, 11, b"fetch"))
+    assert b"nobody answers this" in sock.sent
+    receive(sock, connection, answer(2, b"one"))
+    assert bytes(asked.result) == b"one"
+    connection.close()
+    connection.post(0, 8, b"nor this")
+    assert b"nor this" not in sock.sent

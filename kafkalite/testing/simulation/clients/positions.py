@@ -1,0 +1,54 @@
+"""Where a reader is in each partition, and as what it believes the leader: position, validation, preferred replica.
+
+Answers to: ``org.apache.kafka.clients.consumer.internals.SubscriptionState``. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from kafkalite.common.types import TopicPartition
+from kafkalite.testing.simulation.clients.cluster import NO_LEADER, Leader
+
+
+class Stage(Enum):
+    """What a partition of a reader waits for."""
+
+    RESET = auto()
+    """An offset to begin at."""
+    VALIDATE = auto()
+    """The new leader's word that the log still is what was read of it (KIP-320)."""
+    FETCH = auto()
+    """Records."""
+
+
+@dataclass(slots=True)
+class Position:
+    """One partition of a reader: the next offset, and the leader epoch of the batch before it (-1: not known)."""
+
+    partition: TopicPartition
+    offset: int = -1
+    epoch: int = -1
+    leader: Leader = NO_LEADER
+    stage: Stage = Stage.RESET
+    not_before: float = 0.0
+    replica: int = -1
+    """The replica that the leader told it to read from; -1: the leader itself."""
+    replica_until: float = 0.0
+    busy: bool = False
+    """Whether a request about the position is under way."""
+    end: int = -1
+    """How far a reader of its isolation could read, as last told."""
+
+    def seek(self, offset: int, epoch: int = -1) -> None:
+        """Go on at ``offset``."""
+        self.offset, self.epoch, self.stage, self.replica = offset, epoch, Stage.FETCH, -1
+
+    def led_by(self, leader: Leader) -> None:
+        """The metadata names a leader; another one, or a newer epoch, is asked whether the position is valid."""
+        if leader == self.leader or leader.epoch < self.leader.epoch:
+            return
+        self.leader, self.replica = leader, -1
+        if self.stage is Stage.FETCH and self.epoch >= 0:
+            self.stage = Stage.VALIDATE

@@ -6,6 +6,7 @@ Answers to: ``kafka.log.LogManager``'s scheduled tasks. Deterministic.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
 from kafkalite.common.clock import Clock, Timer
@@ -46,8 +47,7 @@ class Flusher:
         late = current.unflushed >= current.config.flush_messages or current.flush_is_due
         up_to = None if late else current.segments.active.base_offset
         try:
-            work = current.prepare_flush(up_to)
-            if work is not None:
+            while (work := current.prepare_flush(up_to)) is not None:
                 await self._executor.run(work.run)
                 current.flushed(work)
         except OSError as error:
@@ -57,7 +57,10 @@ class Flusher:
 
 
 class CheckpointWriter:
-    """Writes small files of one directory in another thread, the newest text of each, never two at once."""
+    """Writes small files of one directory in another thread, the newest text of each, never two at once.
+
+    :meth:`write_now` is for what must not be wrong on the disk even for a moment.
+    """
 
     def __init__(
         self, log_dir: str, fs: FileSystem, executor: Executor, failed: Callable[[str, OSError], None]
@@ -70,6 +73,8 @@ class CheckpointWriter:
         self._written: dict[str, bytes] = {}
         self._running = False
         self._idle: list[Future[None]] = []
+        self._lock = threading.Lock()
+        self._numbers: dict[str, int] = {}
 
     def put(self, name: str, data: bytes) -> None:
         """Replace the file ``name`` soon, unless it has that text already."""
@@ -79,6 +84,28 @@ class CheckpointWriter:
         if not self._running:
             self._running = True
             spawn(self._run(), f"checkpoints of {self._log_dir}")
+
+    def is_current(self, name: str) -> bool:
+        """Whether the last text of ``name`` is known to be on the disk."""
+        return name in self._written and name not in self._waiting
+
+    def write_now(self, name: str, data: bytes) -> None:
+        """Replace the file ``name`` before this returns; older texts that are on their way no longer count.
+
+        Blocks for one small synchronous write. Raises ``OSError``; the file may then be the old or the new one.
+        """
+        if self.is_current(name) and self._written[name] == data:
+            return
+        self._waiting.pop(name, None)
+        self._written.pop(name, None)
+        number = self._numbers[name] = self._numbers.get(name, 0) + 1
+        self._write(name, data, number)
+        self._written[name] = data
+
+    def _write(self, name: str, data: bytes, number: int) -> None:
+        with self._lock:
+            if number == self._numbers[name]:
+                self._fs.write_file(f"{self._log_dir}/{name}", data)
 
     async def drain(self) -> None:
         """Return when everything is written."""
@@ -93,8 +120,10 @@ class CheckpointWriter:
                 name = next(iter(self._waiting))
                 data = self._waiting.pop(name)
                 self._written.pop(name, None)
-                await self._executor.run(self._fs.write_file, f"{self._log_dir}/{name}", data)
-                self._written[name] = data
+                number = self._numbers[name] = self._numbers.get(name, 0) + 1
+                await self._executor.run(self._write, name, data, number)
+                if number == self._numbers[name]:
+                    self._written[name] = data
         except OSError as error:
             self._waiting.clear()
             if error.errno in PASSING:

@@ -12,7 +12,7 @@ from typing import NamedTuple, ParamSpec, TypeVar
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.config import LogConfig
-from kafkalite.log.files import Folder
+from kafkalite.log.files import PARTITION_METADATA, SNAPSHOT_SUFFIX, Folder
 from kafkalite.log.flushing import FlushWork
 from kafkalite.log.fs import PASSING, LogDirFailure
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
@@ -25,6 +25,9 @@ from kafkalite.record.validator import ValidationConfig
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_FLUSHED_AT_ONCE = 64
+"""Segments of one flush: after an unclean start many may wait, and each of them needs open files."""
 
 
 class LogState(NamedTuple):
@@ -49,6 +52,7 @@ class LogBase:
         "_broken",
         "_cuts",
         "_folder",
+        "_folder_synced",
         "_hot_from",
         "_older_tail",
         "_roll_at",
@@ -94,6 +98,7 @@ class LogBase:
         self.last_flush_ms = services.clock.time_ms()
         self._broken = False
         self._cuts = 0
+        self._folder_synced = False
         self._tail: dict[int, int] = {}
         self._older_tail: dict[int, int] = {}
         self._hot_from = state.segments.active.size
@@ -255,34 +260,50 @@ class LogBase:
         return self._services.clock.time_ms() - self.last_flush_ms >= self.config.flush_ms
 
     def prepare_flush(self, up_to: int | None = None) -> FlushWork | None:
-        """What has to be done so that everything below ``up_to`` (default: all) is on the disk.
+        """The next step towards everything below ``up_to`` (default: all, with the producer snapshots) on the disk.
 
-        ``None`` when it is. The work may run in another thread; hand it to :meth:`flushed` afterwards.
+        ``None`` when it is there. The work may run in another thread; hand it to :meth:`flushed` and ask again.
         """
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        if end <= self.recovery_point or self._broken:
+        done = end <= self.recovery_point and not (up_to is None and self.producer_state.unsynced)
+        if done or self._broken:
             return None
-        return self._guard_soft(self._gather_flush, end)
+        return self._guard_soft(self._gather_flush, max(end, self.recovery_point))
 
     def _gather_flush(self, end: int) -> FlushWork:
-        files = []
-        for segment in self.segments.from_offset(self.recovery_point):
-            if segment.base_offset < end or segment is self.segments.active:
-                files.extend(segment.files_to_sync())
-        epochs = self.epochs.path if self.epochs.unsynced else None
-        self.epochs.unsynced = False
-        return FlushWork(self._services.fs, self._folder.path, files, epochs, end, self._cuts)
+        segments = [
+            segment
+            for segment in self.segments.from_offset(self.recovery_point)
+            if segment.base_offset < end or segment is self.segments.active
+        ]
+        if len(segments) > _FLUSHED_AT_ONCE:
+            end = segments[_FLUSHED_AT_ONCE].base_offset
+            del segments[_FLUSHED_AT_ONCE:]
+        files = [file for segment in segments for file in segment.files_to_sync()]
+        small_files = [] if self.epochs.changes == self.epochs.synced else [self.epochs.path]
+        snapshots = list(self.producer_state.unsynced)
+        small_files += [self._folder.file(offset, SNAPSHOT_SUFFIX) for offset in snapshots]
+        folders = [self._folder.path]
+        if not self._folder_synced:
+            # The folder itself may be new, and without its topic's id it might be taken for another topic's.
+            small_files.append(f"{self._folder.path}/{PARTITION_METADATA}")
+            folders.append(self.log_dir)
+        changes = self.epochs.changes
+        return FlushWork(self._services.fs, folders, files, small_files, end, self._cuts, changes, snapshots)
 
     def flushed(self, work: FlushWork) -> None:
         """``work`` has run: a recovery may begin where it ended."""
         # What was cut meanwhile may have been written anew since, and that is not on the disk.
         if self._cuts == work.cuts:
             self.recovery_point = max(self.recovery_point, min(work.end, self.log_end_offset))
+            self.producer_state.unsynced.difference_update(work.snapshots)
+        self.epochs.synced = work.epoch_changes
+        self._folder_synced = True
         self.last_flush_ms = self._services.clock.time_ms()
 
     def flush(self, up_to: int | None = None) -> None:
         """Force everything below ``up_to`` (default: all) to the disk, here and now."""
-        work = self.prepare_flush(up_to)
-        if work is not None:
-            self._guard_soft(work.run)
+        while (work := self.prepare_flush(up_to)) is not None:
+            # After an fsync that failed the page cache no longer tells what is on the disk: a full disk is no excuse.
+            self._guard(work.run)
             self.flushed(work)

@@ -30,6 +30,9 @@ def encode_lines(lines: Iterable[str]) -> bytes:
 
 def decode_lines(data: bytes) -> list[list[str]]:
     """The fields of each line of a file. Raises :class:`CheckpointError`."""
+    if not data.endswith(b"\n"):
+        # A number that was cut short would be taken for a smaller one.
+        raise CheckpointError("the last line has no end")
     lines = data.decode("utf-8", "replace").splitlines()
     try:
         version, count = int(lines[0]), int(lines[1])

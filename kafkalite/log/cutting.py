@@ -79,17 +79,21 @@ class CuttingLog(AppendingLog):
         if offset < self.segments[0].base_offset:
             self.truncate_fully_and_start_at(offset)
         else:
+            # Checkpoints first: on a full disk the log is still whole, and the truncation can be tried again.
+            self._guard_soft(self._services.cutting, self, offset, offset)
             self._guard(self._truncate, offset)
         return True
 
     def _truncate(self, offset: int) -> None:
-        self._services.cutting(self, offset)
         segments = self.segments
         now_ms = self._services.clock.time_ms()
         above = [segment for segment in segments if segment.base_offset > offset]
         for segment in reversed(above):
             segments.remove(segment)
             segment.remove_files()
+        if above:
+            # Lost power must not bring them back behind batches that are written here anew.
+            self._services.fs.sync_dir(self.dir)
         active = segments.active
         active.truncate_to(offset, now_ms)
         active.create_files()
@@ -108,14 +112,15 @@ class CuttingLog(AppendingLog):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop everything; the log is empty and begins at ``offset``."""
+        self._guard_soft(self._services.cutting, self, self.segments[0].base_offset, offset)
         self._guard(self._truncate_fully, offset)
 
     def _truncate_fully(self, offset: int) -> None:
-        self._services.cutting(self, self.segments[0].base_offset)
-        old = list(self.segments)
-        for segment in old:
+        for segment in reversed(list(self.segments)):
             self.segments.remove(segment)
             segment.remove_files()
+        if offset < self.log_end_offset:
+            self._services.fs.sync_dir(self.dir)
         self.producer_state.remove_all_snapshots()
         self.producer_state.clear(offset)
         self._new_segment(offset)

@@ -13,29 +13,46 @@ from kafkalite.log.fs import File, FileSystem
 class FlushWork:
     """Files to be forced to the disk so that everything below ``end`` is there.
 
-    ``cuts`` counts the truncations that the log had seen: after one more, ``end`` may stand for other batches.
+    ``files`` are segments and their indexes, ``small_files`` the paths of what is replaced as a whole (epochs,
+    snapshots), ``folders`` the folders that name them. ``cuts`` counts the truncations that the log had seen: after
+    one more, ``end`` may stand for other batches. ``epoch_changes`` counts the changes of the epoch file;
+    ``snapshots`` are the producer snapshots among the small files, by offset.
     """
 
-    __slots__ = ("_epochs", "_files", "_folder", "_fs", "cuts", "end")
+    __slots__ = ("_files", "_folders", "_fs", "_small_files", "cuts", "end", "epoch_changes", "snapshots")
 
-    def __init__(self, fs: FileSystem, folder: str, files: list[File], epochs: str | None, end: int, cuts: int) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        folders: list[str],
+        files: list[File],
+        small_files: list[str],
+        end: int,
+        cuts: int,
+        epoch_changes: int,
+        snapshots: list[int],
+    ) -> None:
         self._fs = fs
-        self._folder = folder
+        self._folders = folders
         self._files = files
-        self._epochs = epochs
+        self._small_files = small_files
         self.end = end
         self.cuts = cuts
+        self.epoch_changes = epoch_changes
+        self.snapshots = snapshots
 
     def run(self) -> None:
         """Do it; touches nothing of the log itself. Raises ``OSError``."""
         for file in self._files:
             self._fs.fsync(file.fd)
-        # The folder may have been renamed or removed since: then there is nothing to be kept.
-        with contextlib.suppress(FileNotFoundError):
-            if self._epochs is not None:
-                fd = self._fs.open(self._epochs)
+        for path in self._small_files:
+            # The folder may have been renamed or removed since, or the snapshot removed: there is nothing to be kept.
+            with contextlib.suppress(FileNotFoundError):
+                fd = self._fs.open(path)
                 try:
                     self._fs.fsync(fd)
                 finally:
                     self._fs.close(fd)
-            self._fs.sync_dir(self._folder)
+        for folder in self._folders:
+            with contextlib.suppress(FileNotFoundError):
+                self._fs.sync_dir(folder)

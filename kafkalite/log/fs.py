@@ -24,6 +24,8 @@ DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 PASSING = (*DISK_FULL, *NO_DESCRIPTORS, errno.ENOMEM)
 """Error numbers that say nothing of the disk itself: the work is refused, the directory stays."""
+NOT_THE_DISK = (errno.ENAMETOOLONG, errno.EINVAL)
+"""Error numbers of a name that no file system takes, where a name has just been given."""
 
 
 class LogDirFailure(ApiError):  # noqa: N818

@@ -2,8 +2,9 @@
 
 Answers to: ``org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache``. Deterministic.
 
-The file is replaced, not forced to the disk, at every change: a crash of the process loses nothing, and after a
-crash of the machine recovery reads the epochs from the batches anew.
+The file is replaced, not forced to the disk, at every change; a flush of the log forces it to the disk before the
+recovery point rises. What the file says below the recovery point is therefore right after lost power, and above it
+recovery reads the epochs from the batches.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ log = logging.getLogger(__name__)
 class LeaderEpochCache:
     """Epochs and their first offsets, both strictly ascending."""
 
-    __slots__ = ("_epochs", "_folder", "_starts", "latest_epoch", "unsynced")
+    __slots__ = ("_doubtful", "_epochs", "_folder", "_starts", "changes", "latest_epoch", "synced")
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._epochs: list[int] = []
         self._starts: list[int] = []
+        self._doubtful: dict[int, int] = {}
         self.latest_epoch: int | None = None
-        self.unsynced = False
+        self.changes = 0
+        self.synced = 0
+        """How many of the ``changes`` of the file are known to be on the disk."""
 
     def load(self) -> bool:
         """Read the file; returns whether it was there and good."""
@@ -60,15 +64,35 @@ class LeaderEpochCache:
         self.latest_epoch = epoch
         return True
 
-    def assign(self, epoch: int, start: int, write: bool = True) -> bool:
+    def assign(self, epoch: int, start: int) -> bool:
         """Note that ``epoch`` begins at ``start``; returns whether that was new."""
         if epoch < 0 or (epoch == self.latest_epoch and start >= self._starts[-1]):
             return False
         if not self._put(epoch, start):
             return False
-        if write:
-            self.write()
+        self.write()
         return True
+
+    def doubt_from(self, offset: int) -> None:
+        """Forget entries that begin at or after ``offset``, until :meth:`recover` meets their batches.
+
+        After a crash the file may be older than the log, or newer, or name an epoch that another's batches follow.
+        """
+        at = bisect.bisect_left(self._starts, offset)
+        self._doubtful = dict(zip(self._epochs[at:], self._starts[at:], strict=True))
+        del self._epochs[at:], self._starts[at:]
+        self.latest_epoch = self._epochs[-1] if self._epochs else None
+
+    def recover(self, epoch: int, first_offset: int, previous_end: int) -> None:
+        """Take note of a batch that a recovery reads; ``previous_end`` is where the batch before it ends.
+
+        An entry of the epoch, or of a later one, stays as it is. Compaction may have removed the first batches of an
+        epoch: the start that the file named counts where no batch contradicts it.
+        """
+        if epoch < 0 or (self.latest_epoch is not None and epoch <= self.latest_epoch):
+            return
+        start = self._doubtful.get(epoch, first_offset)
+        self._put(epoch, start if previous_end <= start <= first_offset else first_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest epoch not above ``epoch`` and the offset at which it ended; (-1, -1) where it is not known."""
@@ -122,7 +146,7 @@ class LeaderEpochCache:
     def write(self) -> None:
         """Replace the file."""
         data = encode_lines(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
-        self.unsynced = True
+        self.changes += 1
         try:
             self._folder.fs.write_file(self.path, data, sync=False)
         except OSError as error:

@@ -65,11 +65,12 @@ class LogLoader:
         producers = ProducerStateManager(self._folder)
         return self._finish(LogState(self._segments, self._epochs, producers, 0, 0, 0))
 
-    def load(self, clean_shutdown: bool, recovery_point: int, log_start_offset: int) -> Log:
-        """The log in an existing folder.
+    def load(self, clean_shutdown: bool, recovery_point: int, log_start_offset: int, cleaned_to: int = 0) -> Log:
+        """The log in an existing folder; below ``cleaned_to`` it was compacted.
 
-        Without a clean shutdown, segments from ``recovery_point`` on are checked batch by batch. Raises ``OSError``
-        where the files cannot be read.
+        Without a clean shutdown, segments from ``recovery_point`` on are checked batch by batch. The log's own
+        recovery point may be lower: it is then to be written before anything is appended. Raises ``OSError`` where
+        the files cannot be read.
         """
         names = self._complete_swaps(self._remove_temporary())
         files: dict[int, set[str]] = {}
@@ -82,7 +83,7 @@ class LogLoader:
         )
         epochs_known = self._epochs.load()
         rebuild = self._load_segments(files)
-        self._recover(producers, clean_shutdown, recovery_point, rebuild, epochs_known)
+        self._recover(producers, clean_shutdown, recovery_point, rebuild, epochs_known, cleaned_to)
         if len(self._segments):
             end = self._segments.active.tail()[0]
             if end < log_start_offset:
@@ -97,7 +98,8 @@ class LogLoader:
             if end:
                 segment.create_files()
         start = max(log_start_offset, self._segments[0].base_offset)
-        recovery_point = end if not clean_shutdown else min(max(recovery_point, start), end)
+        # Only a flush may raise it: what recovery has read may have come from the page cache, not from the disk.
+        recovery_point = min(max(recovery_point, start) if clean_shutdown else recovery_point, end)
         self._epochs.truncate_from_end(end)
         self._epochs.truncate_from_start(start)
         producers.remove_stray_snapshots(self._segments.bases)
@@ -213,11 +215,12 @@ class LogLoader:
         recovery_point: int,
         rebuild: set[int],
         epochs_known: bool,
+        cleaned_to: int,
     ) -> None:
-        cut = False
+        cut = doubted = False
         if not len(self._segments):
             return
-        first = self._segments[0].base_offset
+        stands_at = -1
         for segment in self._segments:
             following = self._segments.following(segment)
             if cut:
@@ -230,19 +233,45 @@ class LogLoader:
             if not unflushed and segment.base_offset not in rebuild and not (following is None and _is_torn(segment)):
                 if not epochs_known:
                     # The file is lost or wrong: the batches know.
+                    previous_end = segment.base_offset
                     for _, header in segment.headers():
-                        self._epochs.assign(header.leader_epoch, header.base_offset, write=False)
+                        self._epochs.recover(header.leader_epoch, header.base_offset, previous_end)
+                        previous_end = header.next_offset
                 continue
-            expiration = self._services.producer_expiration_ms
-            rebuild_producers(
-                self._segments, producers, first, segment.base_offset, self._services.clock.time_ms(), expiration
-            )
+            if unflushed and not doubted:
+                doubted = True
+                self._epochs.doubt_from(segment.base_offset)
+            if stands_at != segment.base_offset:
+                self._rebuild_producers(producers, segment.base_offset)
+            elif following is None:
+                producers.take_snapshot(segment.base_offset)
             gone = recover_segment(segment, producers, self._epochs, self._config.index_interval_bytes)
             if gone:
                 log.warning("%s: %d bytes that were not whole batches were cut", segment.path, gone)
                 cut = True
+            elif following is not None:
+                stands_at = following.base_offset
+                cut = unflushed and not self._leads_to(segment, following, cleaned_to)
         if not clean_shutdown or not epochs_known:
             self._epochs.write()
+
+    def _rebuild_producers(self, producers: ProducerStateManager, end: int) -> None:
+        now_ms, expiration_ms = self._services.clock.time_ms(), self._services.producer_expiration_ms
+        rebuild_producers(self._segments, producers, self._segments[0].base_offset, end, now_ms, expiration_ms)
+
+    def _leads_to(self, segment: Segment, following: Segment, cleaned_to: int) -> bool:
+        """Whether ``following`` begins where ``segment`` ends.
+
+        Lost power may take the end of one file and leave the next one: batches behind such a hole are of no use,
+        because a replica only ever fetches what follows its log's end. Compaction leaves holes, too; those stay.
+        """
+        end = segment.tail()[0]
+        if end == following.base_offset:
+            return True
+        if end < following.base_offset and (self._config.compacted or segment.base_offset < cleaned_to):
+            return True
+        log.warning("%s ends at %d, but the next segment begins at %d", segment.path, end, following.base_offset)
+        return False
 
 
 def _is_torn(segment: Segment) -> bool:

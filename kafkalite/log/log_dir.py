@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
@@ -21,6 +21,7 @@ from kafkalite.log.checkpoints import (
     RECOVERY_POINT,
     CheckpointError,
     decode_offsets,
+    encode_offsets,
 )
 from kafkalite.log.config import LogConfig
 from kafkalite.log.files import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX, parse_dir_name
@@ -92,7 +93,11 @@ class LogDir:
 
     def _take_clean_mark(self) -> bool:
         """Whether the last shutdown was clean. The mark goes at once: a crash while loading is a crash."""
-        return self._fs.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+        clean = self._fs.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+        if clean:
+            # Lost power must not bring it back: nothing that this life of the broker writes would be looked at.
+            self._fs.sync_dir(self.path)
+        return clean
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         path = f"{self.path}/{name}"
@@ -134,10 +139,22 @@ class LogDir:
             tp = parse_dir_name(name)
             assert tp is not None
             loader = LogLoader(tp, f"{self.path}/{name}", self.path, config_of(tp.topic), services)
-            loaded = loader.load(clean, recovery_points.get(tp, 0), starts.get(tp, 0))
+            loaded = loader.load(clean, recovery_points.get(tp, 0), starts.get(tp, 0), self.cleaner_offsets.get(tp, 0))
             loaded.update_high_watermark(high_watermarks.get(tp, 0))
             logs.append(loaded)
             if clock.monotonic() - told >= _PROGRESS_EVERY:
                 told = clock.monotonic()
                 log.info("loaded %d of %d logs from %s", number, len(names), self.path)
+        # A later offset than a log has would count for batches that are appended from now on: recovery may have cut
+        # below the recovery point, and a partition that is gone may be made anew.
+        self._keep_at_most(RECOVERY_POINT, recovery_points, {one.topic_partition: one.recovery_point for one in logs})
+        self._keep_at_most(LOG_START_OFFSET, starts, {one.topic_partition: one.log_start_offset for one in logs})
+        self._keep_at_most(HIGH_WATERMARK, high_watermarks, {one.topic_partition: one.high_watermark for one in logs})
         return logs
+
+    def _keep_at_most(
+        self, name: str, written: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, int]
+    ) -> None:
+        kept = {tp: min(offset, bounds[tp]) for tp, offset in written.items() if tp in bounds}
+        if kept != written:
+            self._fs.write_file(f"{self.path}/{name}", encode_offsets(kept))

@@ -18,12 +18,13 @@ from kafkalite.common.errors import ApiError, ErrorCode, StartupError
 from kafkalite.common.tasks import Executor, gather
 from kafkalite.common.types import TopicPartition, random_uuid
 from kafkalite.log.background import CheckpointWriter, Deleter, Flusher, FolderSyncer
+from kafkalite.log.base import LogBase
 from kafkalite.log.cleaner.log_cleaner import LogCleaner
 from kafkalite.log.cleaner.port import CleanerPool
 from kafkalite.log.config import LogConfig, log_config
 from kafkalite.log.files import deleted_dir_name, dir_name
 from kafkalite.log.flushing import FlushWork
-from kafkalite.log.fs import PASSING, FilePool, FileSystem, default_pool_limit
+from kafkalite.log.fs import NOT_THE_DISK, PASSING, FilePool, FileSystem, default_pool_limit
 from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
@@ -72,6 +73,7 @@ class LogManager:
         self._deleter = Deleter(fs, clock, executor)
         self._services.delete_later = self._deleter.put
         self._dirs: dict[str, LogDir] = {}
+        self._deleted: dict[TopicPartition, None] = {}
         self._writers: dict[str, CheckpointWriter] = {}
         syncer = FolderSyncer(fs, executor, self._failed)
         self._cleaner = LogCleaner(self.logs, self._services, cleaner_pool, self._writers, syncer, broker_values)
@@ -104,6 +106,7 @@ class LogManager:
         await gather(self._load(directory) for directory in list(self._dirs.values()))
         if not self._dirs:
             raise StartupError(f"None of the log directories can be used: {', '.join(self.log_dirs)}; correct log.dirs")
+        self._services.cutting = self._cutting
         self._upkeep.start()
         self._cleaner.start()
 
@@ -171,24 +174,31 @@ class LogManager:
         path = f"{log_dir}/{dir_name(topic_partition)}"
         loader = LogLoader(topic_partition, path, log_dir, config, self._services)
         try:
+            if topic_partition in self._deleted:
+                self._upkeep.forget(log_dir, topic_partition)
+                del self._deleted[topic_partition]
             if self._fs.exists(path):
                 created = loader.load(False, 0, 0)
             else:
                 self._fs.make_dir(path)
                 created = loader.create()
         except OSError as error:
-            if error.errno not in PASSING:
+            if error.errno not in (*PASSING, *NOT_THE_DISK):
                 self._failed(log_dir, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} could not be made: {error}") from error
         self.logs[topic_partition] = created
         return created
 
     async def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a log away: its folder is renamed at once and removed after ``file.delete.delay.ms``."""
+        """Take a log away: its folder is renamed at once and removed after ``file.delete.delay.ms``.
+
+        Returns when the renaming is on the disk. Raises ``ApiError(KAFKA_STORAGE_ERROR)``.
+        """
         gone = self.logs.pop(topic_partition, None)
         if gone is None:
             return
         self._cleaner.removed(gone)
+        self._deleted[topic_partition] = None
         target = f"{gone.log_dir}/{deleted_dir_name(topic_partition, random_uuid(self._services.rng))}"
         gone.mark_broken()
         try:
@@ -198,9 +208,25 @@ class LogManager:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{gone.dir} could not be renamed: {error}") from error
         gone.renamed(target)
         self._deleter.put([target], gone.config.file_delete_delay_ms)
-        # A partition that is made anew under this name must not be taken to be on the disk already.
+        self._checkpoint_all()
+        try:
+            # The controller forgets the topic once this is done: lost power must not bring the folder back.
+            await self._executor.run(self._fs.sync_dir, gone.log_dir)
+        except OSError as error:
+            self._failed(gone.log_dir, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{gone.log_dir} could not be synced: {error}") from error
+
+    def _cutting(self, cut: LogBase, first: int, end: int) -> None:
+        existing = self.logs.get(cut.topic_partition)
+        # Until it is in ``logs`` a log has no checkpoints.
+        if existing is cut:
+            self._upkeep.cutting(existing, end)
+            self._cleaner.cutting(existing, first)
+
+    def _checkpoint_all(self) -> None:
         self._upkeep.checkpoint_recovery_points()
         self._upkeep.checkpoint_log_starts()
+        self._upkeep.checkpoint_high_watermarks()
 
     # -- settings
 
@@ -266,21 +292,14 @@ class LogManager:
         self._upkeep.close()
         self._cleaner.close()
         self._deleter.close()
-        works: dict[str, list[tuple[Log, FlushWork]]] = {path: [] for path in self._dirs}
         for existing in list(self.logs.values()):
             try:
                 existing.close()
-                work = existing.prepare_flush()
             except ApiError as error:
                 log.error("%s was not closed: %s", existing.topic_partition, error)
                 self._take_offline(existing.log_dir)
-                continue
-            if work is not None:
-                works[existing.log_dir].append((existing, work))
-        await gather(self._flush_all(path, works[path]) for path in list(self._dirs))
-        self._upkeep.checkpoint_recovery_points()
-        self._upkeep.checkpoint_log_starts()
-        self.checkpoint_high_watermarks()
+        await gather(self._flush_all(path) for path in list(self._dirs))
+        self._checkpoint_all()
         await gather([writer.drain() for writer in self._writers.values()])
         for path, directory in list(self._dirs.items()):
             try:
@@ -291,19 +310,22 @@ class LogManager:
             existing.mark_broken()
         self._release_dirs()
 
-    async def _flush_all(self, log_dir: str, works: list[tuple[Log, FlushWork]]) -> None:
-        def run() -> None:
-            for _, work in works:
-                work.run()
-
+    async def _flush_all(self, log_dir: str) -> None:
+        waiting = [existing for existing in self.logs.values() if existing.log_dir == log_dir]
         try:
-            await self._executor.run(run)
-        except OSError as error:
+            while waiting:
+                works: list[tuple[Log, FlushWork]] = []
+                for existing in waiting:
+                    work = existing.prepare_flush()
+                    if work is not None:
+                        works.append((existing, work))
+                await self._executor.run(_run_all, [work for _, work in works])
+                for existing, work in works:
+                    existing.flushed(work)
+                waiting = [existing for existing, _ in works]
+        except (OSError, ApiError) as error:
             log.error("log directory %s failed: %s", log_dir, error)
             self._take_offline(log_dir)
-            return
-        for existing, work in works:
-            existing.flushed(work)
 
     def _release_dirs(self) -> None:
         for directory in self._dirs.values():
@@ -314,3 +336,8 @@ class LogManager:
 
 def _nobody(_log_dir: str) -> None:
     """Nobody asked to be told."""
+
+
+def _run_all(works: Sequence[FlushWork]) -> None:
+    for work in works:
+        work.run()

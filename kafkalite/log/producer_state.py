@@ -50,7 +50,7 @@ class Staged:
 class ProducerStateManager:
     """Every producer that wrote to one partition and has not expired."""
 
-    __slots__ = ("_folder", "_ongoing", "_snapshots", "_unreplicated", "entries", "map_end_offset")
+    __slots__ = ("_folder", "_ongoing", "_snapshots", "_unreplicated", "entries", "map_end_offset", "unsynced")
 
     def __init__(self, folder: Folder, snapshots: Iterable[int] = ()) -> None:
         self._folder = folder
@@ -59,6 +59,8 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}
         self._unreplicated: list[CompletedTxn] = []
         self.map_end_offset = 0
+        self.unsynced: set[int] = set()
+        """Offsets of snapshots that are not known to be on the disk."""
 
     # -- appending
 
@@ -178,15 +180,19 @@ class ProducerStateManager:
         """Offsets of the snapshot files, ascending."""
         return list(self._snapshots)
 
-    def take_snapshot(self, offset: int, sync: bool = False) -> None:
-        """Write the state, which is that at ``offset``, unless there is a snapshot for it or a later one."""
+    def take_snapshot(self, offset: int) -> None:
+        """Write the state, which is that at ``offset``, unless there is a snapshot for it or a later one.
+
+        A flush of the log forces it to the disk.
+        """
         self.map_end_offset = offset
         if not offset or (self._snapshots and self._snapshots[-1] >= offset):
             return
         self._folder.fs.write_file(
-            self._folder.file(offset, SNAPSHOT_SUFFIX), encode_snapshot(self.entries.values()), sync
+            self._folder.file(offset, SNAPSHOT_SUFFIX), encode_snapshot(self.entries.values()), sync=False
         )
         self._snapshots.append(offset)
+        self.unsynced.add(offset)
 
     def truncate_and_reload(self, first_offset: int, log_end_offset: int, now_ms: int, expiration_ms: int) -> None:
         """Go back to the latest usable snapshot at or below the log's end; later ones are removed.
@@ -223,6 +229,7 @@ class ProducerStateManager:
         if at == len(self._snapshots) or self._snapshots[at] != offset:
             return
         del self._snapshots[at]
+        self.unsynced.discard(offset)
         path = self._folder.file(offset, SNAPSHOT_SUFFIX)
         if later is None:
             self._folder.fs.remove(path)

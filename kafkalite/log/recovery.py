@@ -45,7 +45,7 @@ def recover_segment(
             log.warning("%s: offset %d: %s", segment.path, header.base_offset, error)
             break
         segment.note(header, at, index_interval)
-        epochs.assign(header.leader_epoch, header.base_offset, write=False)
+        epochs.recover(header.leader_epoch, header.base_offset, last_offset + 1)
         last_offset = header.last_offset
         position = at + header.size
     if position < end:

@@ -21,8 +21,9 @@ class LogServices:
     """Shared by every log. The callbacks are the manager's; alone, a log deletes at once and flushes inline.
 
     ``failed(log_dir, error)``: the directory is of no more use. ``flush_later(log)``: segments wait to be forced to the
-    disk. ``delete_later(paths, delay_ms)``: files that may be removed. ``cutting(log, offset)``: what lies at and above
-    the offset is about to go.
+    disk. ``delete_later(paths, delay_ms)``: files that may be removed. ``cutting(log, first, end)``: what lies at
+    and above ``first`` is about to go, and the log will end at ``end``; when the call returns, no checkpoint on the
+    disk may name an offset above ``end`` (else ``OSError``).
     """
 
     __slots__ = (
@@ -53,7 +54,7 @@ class LogServices:
         self.failed: Callable[[str, OSError], None] = _ignore_failure
         self.flush_later: Callable[[LogBase], None] = _flush_now
         self.delete_later: Callable[[list[str], int], None] = self._delete_now
-        self.cutting: Callable[[LogBase, int], None] = _ignore_cut
+        self.cutting: Callable[[LogBase, int, int], None] = _ignore_cut
 
     def _delete_now(self, paths: list[str], _delay_ms: int) -> None:
         for path in paths:
@@ -64,8 +65,8 @@ def _ignore_failure(_log_dir: str, _error: OSError) -> None:
     """Nobody to tell."""
 
 
-def _ignore_cut(_log: LogBase, _offset: int) -> None:
-    """Nobody has to know."""
+def _ignore_cut(_log: LogBase, _first: int, _end: int) -> None:
+    """There are no checkpoints."""
 
 
 def _flush_now(log: LogBase) -> None:

@@ -103,27 +103,66 @@ class Upkeep:
                 self._flusher.put(existing)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write ``replication-offset-checkpoint`` in every directory."""
-        self._checkpoint(HIGH_WATERMARK, lambda existing: existing.high_watermark)
+        """Write ``replication-offset-checkpoint`` in every directory, soon."""
+        self._checkpoint(HIGH_WATERMARK)
 
     def checkpoint_recovery_points(self) -> None:
-        """Write ``recovery-point-offset-checkpoint`` in every directory."""
-        self._checkpoint(RECOVERY_POINT, lambda existing: existing.recovery_point)
+        """Write ``recovery-point-offset-checkpoint`` in every directory, soon."""
+        self._checkpoint(RECOVERY_POINT)
 
     def checkpoint_log_starts(self) -> None:
-        """Write ``log-start-offset-checkpoint``: of logs that begin behind the first batch of their files."""
-        self._checkpoint(
-            LOG_START_OFFSET,
-            lambda existing: (
-                existing.log_start_offset if existing.log_start_offset > existing.segments[0].base_offset else None
-            ),
-        )
+        """Write ``log-start-offset-checkpoint``, soon: of logs that begin behind the first batch of their files."""
+        self._checkpoint(LOG_START_OFFSET)
 
-    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
+    def _checkpoint(self, name: str) -> None:
         offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._writers}
         for topic_partition, existing in self._logs.items():
-            offset = offset_of(existing)
+            offset = _OFFSET_OF[name](existing)
             if offset is not None and existing.log_dir in offsets:
                 offsets[existing.log_dir][topic_partition] = offset
         for path, writer in self._writers.items():
             writer.put(name, encode_offsets(offsets[path]))
+
+    # -- offsets that go back
+
+    def cutting(self, cut: Log, end: int) -> None:
+        """``cut`` is going to end at ``end``: no later offset of it may stay in a checkpoint.
+
+        Otherwise batches that are written there anew would be taken to be on the disk (recovery point), or to be
+        deleted (log start). Raises ``OSError``.
+        """
+        for name, offset in ((RECOVERY_POINT, cut.recovery_point), (LOG_START_OFFSET, cut.log_start_offset)):
+            if end < offset:
+                self._write_now(name, cut.log_dir, {cut.topic_partition: end})
+
+    def forget(self, log_dir: str, topic_partition: TopicPartition) -> None:
+        """``topic_partition`` is going to be made anew: no checkpoint may tell of the deleted log of that name.
+
+        Raises ``OSError``.
+        """
+        assert topic_partition not in self._logs
+        for name in _OFFSET_OF:
+            if not self._writers[log_dir].is_current(name):
+                self._write_now(name, log_dir, {})
+
+    def _write_now(self, name: str, log_dir: str, at_most: Mapping[TopicPartition, int]) -> None:
+        offsets = {}
+        for topic_partition, existing in self._logs.items():
+            offset = _OFFSET_OF[name](existing)
+            if offset is not None and existing.log_dir == log_dir:
+                offsets[topic_partition] = min(offset, at_most.get(topic_partition, offset))
+        writer = self._writers.get(log_dir)
+        if writer is not None:
+            writer.write_now(name, encode_offsets(offsets))
+
+
+def _log_start(existing: Log) -> int | None:
+    start = existing.log_start_offset
+    return start if start > existing.segments[0].base_offset else None
+
+
+_OFFSET_OF: dict[str, Callable[[Log], int | None]] = {
+    RECOVERY_POINT: lambda existing: existing.recovery_point,
+    LOG_START_OFFSET: _log_start,
+    HIGH_WATERMARK: lambda existing: existing.high_watermark,
+}

@@ -16,7 +16,6 @@ from kafkalite.common.clock import Timer
 from kafkalite.common.errors import ApiError
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.background import CheckpointWriter, FolderSyncer
-from kafkalite.log.base import LogBase
 from kafkalite.log.checkpoints import CLEANER_OFFSET, encode_offsets
 from kafkalite.log.cleaner.job import Abort, Aborted, Cleaned, CleanerConfig, CleanerStats, Done, Failed, Report
 from kafkalite.log.cleaner.plan import LogToClean, log_to_clean, make_job
@@ -82,7 +81,6 @@ class LogCleaner:
 
     def start(self) -> None:
         """Begin to look for what is dirty."""
-        self._services.cutting = self.cutting
         if self._pool is not None:
             self._look_later(self._backoff)
 
@@ -286,7 +284,7 @@ class LogCleaner:
             if place.log is not None and place.log.topic_partition == topic_partition and place.worker is not None:
                 place.worker.send(Abort(place.job))
 
-    def cutting(self, cut: LogBase, offset: int) -> None:
+    def cutting(self, cut: Log, offset: int) -> None:
         """The log is about to lose what lies at and above ``offset``."""
         topic_partition = cut.topic_partition
         if offset < cut.segments.active.base_offset:

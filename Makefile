@@ -1,11 +1,11 @@
-# kafkalite: `make demo` shows it, `make test` checks it. A fresh machine needs Python 3.11 or newer and Java 17 or newer.
+# kafkalite: `make demo` shows it, `make check` and `make test` check it. A fresh machine needs Python 3.11 or newer and Java 17 or newer.
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint bench soak install java jdk clean
+.PHONY: demo check test test-all lint bench soak install java jdk peers clean
 
 $(STAMP): pyproject.toml
 	@echo "installing into $(VENV): a minute or two"
@@ -34,12 +34,29 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports --config setup.cfg --no-logo
 
-# Lint, types and contracts are tests of the suite too (integration/test_lint.py), so that there is one closing summary.
-test: install jdk
-	$(BIN)/python -m pytest --durations=25
+# Two workers, each with what belongs together (integration/harness/schedule.py); the closing summary is one for all.
+# Lint, types and contracts are tests of the suite (integration/test_lint.py).
+WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=25 --junitxml=build/tests/junit.xml
 
-soak: install jdk
+# Lint, types, contracts, unit tests and simulated histories.
+check: $(STAMP)
+	$(PYTEST) integration/test_lint.py tests
+
+# The same and the integration tests, but for the rounds and the Spark clusters that `make test-all` adds.
+test: install jdk peers
+	$(PYTEST) -m "not full"
+
+test-all: install jdk peers
+	$(PYTEST)
+
+# Kafka's own programs, from Maven Central, before a test has to wait for them.
+peers: $(STAMP)
+	$(BIN)/python -m integration.harness.peers
+
+soak: install jdk peers
 	KAFKALITE_SOAK=1 $(BIN)/python -m pytest -s -m soak -o timeout=0 integration
+	$(BIN)/python -m kafkalite.testing.simulation --seeds 1..10000 --jobs $(WORKERS)
 
 bench: install
 	$(BIN)/python -m integration.bench.run $(BENCH)

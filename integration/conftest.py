@@ -1,4 +1,4 @@
-"""Fixtures of the integration tests: clusters of real processes on free ports of 127.0.0.1.
+"""Fixtures of the integration tests: clusters of real processes on free ports of 127.0.0.1, shared by all workers.
 
 ``KAFKALITE_TEST_BROKER=kafka`` runs the same tests against Apache Kafka 3.9.1 in ZooKeeper mode, which proves them.
 """
@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from integration.harness import schedule, shared
+from integration.harness.durations import Durations
 from integration.harness.java import kafka_launcher
+from integration.harness.schedule import GroupScheduling
 from integration.harness.stranger import make_environment
 from integration.harness.tree import Tree
 from kafkalite.embedded.cluster import Launcher, LocalCluster, kafkalite_launcher
@@ -22,13 +25,20 @@ from kafkalite.zk.blocking import BlockingLoop
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from xdist.remote import Producer
+    from xdist.workermanage import WorkerController
 
 AGAINST_KAFKA = os.environ.get("KAFKALITE_TEST_BROKER") == "kafka"
 SOAK = os.environ.get("KAFKALITE_SOAK", "") not in ("", "0")
 """Whether the long forms run, too (``make soak``)."""
 ClusterFactory = Callable[..., LocalCluster]
+TIERS = pytest.StashKey[list[str]]()
+"""Files whose tests are all left to ``make test-all``."""
+RUN_FOLDER = "kafkalite_run_folder"
 LOG_PATTERNS = ("**/broker.log", "**/zookeeper.log")
 LOG_LINES = 40
+LEFT_OUT = "left out without Docker: "
+"""How the reason of a skipped container test begins."""
 
 # What makes a test cluster quick: Kafka's own defaults are for large, slow machines. Both understand all of it.
 TEST_OVERRIDES = {
@@ -48,17 +58,54 @@ TEST_OVERRIDES = {
 }
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Told to end (by a time limit, say), the tests end as by Ctrl-C, so that no broker is left behind."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if schedule.WORKER:
+        config.pluginmanager.register(schedule.Turns(run_folder(config)))
+    else:
+        config.pluginmanager.register(Durations(config.rootpath))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What only kafkalite can do is left out against real Kafka."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: WorkerController) -> None:
+    """Tell each worker where the run keeps what its workers share."""
+    node.workerinput[RUN_FOLDER] = str(run_folder(node.config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    """``--dist loadgroup`` by our groups."""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    return GroupScheduling(config, log, run_folder(config))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """The end of the shared cluster, once no worker needs it."""
+    if not schedule.WORKER:
+        shared.end(run_folder(config))
+
+
+def run_folder(config: pytest.Config) -> Path:
+    """The temporary folder of the run: the same for all of its workers."""
+    if schedule.WORKER:
+        return Path(getattr(config, "workerinput")[RUN_FOLDER])  # noqa: B009 (xdist's, unknown to pytest's types)
+    factory: pytest.TempPathFactory = getattr(config, "_tmp_path_factory")  # noqa: B009
+    return factory.getbasetemp()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Workers get groups of tests. What only kafkalite can do is left out against Kafka."""
+    config.stash[TIERS] = schedule.only_full(items)
     if AGAINST_KAFKA:
         for item in items:
             if item.get_closest_marker("kafkalite_only"):
                 item.add_marker(pytest.mark.skip(reason="only kafkalite can do this"))
+    yield
+    if schedule.WORKER:
+        schedule.assign(items, run_folder(config))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -71,6 +118,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
             title = f"{log.parent.parent.name}/{log.parent.name}/{log.name}"
             report.sections.append((f"{title}, the last of {len(lines)} lines", "\n".join(lines[-LOG_LINES:])))
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The last lines say which tests were left out for want of Docker, and what to do about it."""
+    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
+    left_out = [reason.partition(LEFT_OUT)[2].rstrip("')") for reason in reasons if LEFT_OUT in reason]
+    if left_out:
+        terminalreporter.section("container tests")
+        terminalreporter.write_line(f"{len(left_out)} tests {LEFT_OUT}{left_out[0]}")
 
 
 def server_logs(fixtures: Mapping[str, object]) -> list[Path]:
@@ -111,12 +167,9 @@ def make_cluster(tmp_path: Path) -> Iterator[ClusterFactory]:
 
 
 @pytest.fixture(scope="session")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """Three brokers for all tests that harm nobody; each uses topics of its own."""
-    cluster = LocalCluster(tmp_path_factory.mktemp("shared"), 3, overrides=TEST_OVERRIDES, launcher=launcher())
-    cluster.start()
-    yield cluster
-    cluster.stop()
+def shared_cluster(request: pytest.FixtureRequest) -> LocalCluster:
+    """Three brokers for all tests of all workers that leave them as they are; each uses topics of its own."""
+    return shared.obtain(run_folder(request.config), TEST_OVERRIDES, launcher())
 
 
 @pytest.fixture(scope="session")
@@ -149,7 +202,10 @@ def tree(cluster: LocalCluster) -> Iterator[Tree]:
         yield tree
 
 
-@pytest.fixture(scope="session")
-def stranger_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment that has ``kafkalite[testing]`` from the built wheel, and nothing else."""
-    return make_environment(tmp_path_factory.mktemp("stranger"), "testing")
+@pytest.fixture(scope="session", params=["borrowed", pytest.param("installed", marks=pytest.mark.full)])
+def stranger_python(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment that has ``kafkalite[testing]`` from the built wheel, and not this checkout.
+
+    What that needs is borrowed from this environment, or installed as the wheel asks for it.
+    """
+    return make_environment(tmp_path_factory.mktemp("stranger"), "testing", borrow=request.param == "borrowed")

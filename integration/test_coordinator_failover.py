@@ -83,6 +83,7 @@ def run_kills(make_cluster: ClusterFactory, folder: Path, libraries: Sequence[st
     )
 
 
+@pytest.mark.full
 def test_short(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     """Five times. (Twice with real Kafka, which takes its time.)"""
     run_kills(make_cluster, tmp_path, LIBRARIES, 2 if AGAINST_KAFKA else 5)

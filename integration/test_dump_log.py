@@ -127,6 +127,7 @@ def test_after_truncation_by_leader_epoch(make_cluster: ClusterFactory) -> None:
         assert_same_dump([path for topic in topics.values() for path in files_of(cluster, broker_id, topic)])
 
 
+@pytest.mark.full
 def test_segments_of_kafka_in_old_formats(tmp_path: Path) -> None:
     """Message formats 0 and 1 as real Kafka stores them, every codec of the time; and format 2 of its own hand."""
     overrides = {**TEST_OVERRIDES, "inter.broker.protocol.version": "2.8"}

@@ -228,6 +228,12 @@ def run_kills(make_cluster: ClusterFactory, folder: Path, kills: int) -> None:
     print(f"{count:,} inputs, each result exactly once; {cut_off} transactions were cut off", flush=True)
 
 
+def test_few(make_cluster: ClusterFactory, tmp_path: Path) -> None:
+    """Four kills of the application, one of them with a broker."""
+    run_kills(make_cluster, tmp_path, 4)
+
+
+@pytest.mark.full
 def test_short(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     """Ten kills of the application, three of them with a broker, and two brokers alone."""
     run_kills(make_cluster, tmp_path, 10)
@@ -240,6 +246,7 @@ def test_long(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     run_kills(make_cluster, tmp_path, 50)
 
 
+@pytest.mark.full
 def test_zombies(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     """An application is stopped within a transaction, its successor does its work, it wakes up: it is fenced."""
     seed = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)

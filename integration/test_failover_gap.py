@@ -61,12 +61,14 @@ def test_kill(cluster: LocalCluster) -> None:
     assert max(gaps(cluster, cluster.kill_broker)) < LONG / 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cluster", [LONG], indirect=True)
 def test_controlled_shutdown(cluster: LocalCluster) -> None:
     """SIGTERM of leader and controller: it hands over."""
     assert max(gaps(cluster, cluster.stop_broker)) < LONG / 2
 
 
+@pytest.mark.full
 @pytest.mark.kafkalite_only
 @pytest.mark.parametrize("cluster", [SHORT], indirect=True)
 def test_without_guardian_the_session_timeout_does_the_work(cluster: LocalCluster) -> None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Sequence
 
 import pytest
 
 from integration.conftest import SOAK, ClusterFactory
 from integration.faults.cluster import compare_logs, create_topic, wait_in_sync
-from integration.faults.plan import inject, make_plan
+from integration.faults.plan import Fault, inject, make_plan
 from integration.faults.workload import Load
 
 pytestmark = pytest.mark.kafkalite_only  # one of the faults is the death of a guardian
 PARTITIONS = 6
 TOPIC = "rounds"
+FEW = (Fault.KILL_CONTROLLER, Fault.PAUSE_LEADER, Fault.KILL_ALL)
 OVERRIDES = {
     "zookeeper.session.timeout.ms": "2000",
     # preferred leaders come back between the faults, which makes more elections
@@ -28,10 +30,10 @@ OVERRIDES = {
 }
 
 
-def run_rounds(make_cluster: ClusterFactory, times: int, records: int, rate: int) -> None:
-    """Every fault ``times`` times, at least ``records`` acknowledged in each round."""
+def run_rounds(make_cluster: ClusterFactory, faults: Sequence[Fault], times: int, records: int, rate: int) -> None:
+    """Each of ``faults`` ``times`` times, at least ``records`` acknowledged in each round."""
     seed = int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30)
-    plan = make_plan(seed, times, PARTITIONS)
+    plan = make_plan(seed, faults, times, PARTITIONS)
     print(f"\nKAFKALITE_SEED={seed}: {len(plan)} rounds of {records:,} records", flush=True)
     cluster = make_cluster(3, OVERRIDES)
     create_topic(cluster, TOPIC, PARTITIONS)
@@ -71,13 +73,19 @@ def run_rounds(make_cluster: ClusterFactory, times: int, records: int, rate: int
     )
 
 
+def test_few(make_cluster: ClusterFactory) -> None:
+    """Three faults once: of the controller, of a leader that wakes up again, of all brokers."""
+    run_rounds(make_cluster, FEW, 1, 10_000, 5000)
+
+
+@pytest.mark.full
 def test_short(make_cluster: ClusterFactory) -> None:
     """Each fault once."""
-    run_rounds(make_cluster, 1, 10_000, 5000)
+    run_rounds(make_cluster, tuple(Fault), 1, 10_000, 5000)
 
 
 @pytest.mark.soak
 @pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")
 def test_long(make_cluster: ClusterFactory) -> None:
     """Each fault five times, 100,000 acknowledged records a round."""
-    run_rounds(make_cluster, 5, 100_000, 20_000)
+    run_rounds(make_cluster, tuple(Fault), 5, 100_000, 20_000)

@@ -12,7 +12,10 @@ from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
 
 RECORDS = 150
-OLD = pytest.mark.parametrize("peer", [KAFKA_0_10, KAFKA_0_8], ids=lambda peer: peer.name)
+PEERS = (KAFKA_0_10, KAFKA_0_8)
+OLD = pytest.mark.parametrize(
+    "peer", [KAFKA_0_10, pytest.param(KAFKA_0_8, marks=pytest.mark.full)], ids=lambda peer: peer.name
+)
 
 
 def create(cluster: LocalCluster, prefix: str) -> str:
@@ -99,7 +102,7 @@ def test_bootstrap_from_each_broker_alone(shared_cluster: LocalCluster, peer: Pe
         assert sorted(found) == [f"{topic}:{partition}:{offset}" for partition, offset in enumerate(offsets)]
 
 
-@OLD
+@pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_zookeeper_consumer(shared_cluster: LocalCluster, peer: Peer) -> None:
     """The consumer that finds brokers, leaders and its offsets in ZooKeeper."""
     topic = create(shared_cluster, "zk-consumer")

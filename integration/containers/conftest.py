@@ -8,23 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from integration.conftest import AGAINST_KAFKA
+from integration.conftest import AGAINST_KAFKA, LEFT_OUT
 from integration.containers import images
 from integration.containers.daemon import REQUIRED, Daemon, NoDaemonError, docker
 
 # The tests remove what they make; the container that would do it otherwise comes from a registry.
 os.environ["TESTCONTAINERS_RYUK_DISABLED"] = "true"
-
-LEFT_OUT = "left out without Docker: "
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """The last lines say which tests were left out, and what to do about it."""
-    reasons = [str(report.longrepr) for report in terminalreporter.stats.get("skipped", ())]
-    left_out = [reason.partition(LEFT_OUT)[2].rstrip("')") for reason in reasons if LEFT_OUT in reason]
-    if left_out:
-        terminalreporter.section("container tests")
-        terminalreporter.write_line(f"{len(left_out)} tests {LEFT_OUT}{left_out[0]}")
 
 
 @pytest.fixture(scope="session", autouse=True)

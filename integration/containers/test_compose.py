@@ -128,6 +128,8 @@ def report(compose: Compose, what: str) -> float:
     return rate
 
 
+@pytest.mark.full
+@pytest.mark.alone
 def test_an_upgrade_under_load_then_a_backup_and_its_restore(cluster: Brokers, tmp_path: Path) -> None:
     compose = cluster.compose
     assert report(compose, "three idle brokers") < FEW

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from integration.conftest import SOAK
-from integration.containers.faults import FAULTS, FULL, Stage
+from integration.containers.faults import FAULTS, FULL, Stage, cut_leader_from_zookeeper
 from integration.containers.system import System
 from integration.containers.workload import Load, judge
 from integration.faults.cluster import create_topic, wait_in_sync
@@ -26,6 +26,8 @@ from integration.harness.clients import fresh_topic
 pytestmark = pytest.mark.kafkalite_only
 PARTITIONS = 3
 DISK_MEGABYTES = 400 if SOAK else 100
+FEW = (cut_leader_from_zookeeper,)
+"""Faults of ``make test``; ``make test-all`` has all of them."""
 SHORT, LONG = 3_000, 10_000
 """Records acknowledged in a history, at least."""
 SEEDS = (1, 2, 3)
@@ -84,7 +86,11 @@ def run(place: Place, fault: Callable[[Stage], str], seed: int, records: int) ->
     assert load.acknowledged >= records
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize(
+    "fault",
+    [fault if fault in FEW else pytest.param(fault, marks=pytest.mark.full) for fault in FAULTS],
+    ids=lambda fault: fault.__name__,
+)
 def test_short(place: Place, fault: Callable[[Stage], str]) -> None:
     """Each fault once."""
     run(place, fault, int(os.environ.get("KAFKALITE_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 30), SHORT)

@@ -73,6 +73,7 @@ def kafka_image(zookeeper_image: str, tmp_path_factory: pytest.TempPathFactory) 
     return image
 
 
+@pytest.mark.alone
 def test_ready_in_half_of_kafkas_time(broker_image: str, zookeeper_image: str, kafka_image: str) -> None:
     def ours() -> None:
         with KafkaliteContainer(broker_image, zookeeper_image=zookeeper_image) as container:

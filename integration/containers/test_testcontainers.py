@@ -117,6 +117,7 @@ def test_cut_off_from_zookeeper_it_serves_its_clients(one: KafkaliteContainer) -
     produce(one.get_bootstrap_server(), "cut", "after")
 
 
+@pytest.mark.full
 def test_what_cannot_be_cut_is_refused(one: KafkaliteContainer, three: KafkaliteClusterContainer) -> None:
     with pytest.raises(ValueError, match="all other brokers"):
         one.partition(1, 2)
@@ -124,6 +125,7 @@ def test_what_cannot_be_cut_is_refused(one: KafkaliteContainer, three: Kafkalite
         three.partition(1, 2)
 
 
+@pytest.mark.full
 def test_a_broker_that_is_cut_off_is_replaced(three: KafkaliteClusterContainer) -> None:
     admin = AdminClient({"bootstrap.servers": three.get_bootstrap_server(), **QUIET})
     [created] = admin.create_topics([NewTopic("cut", 3, 3)]).values()
@@ -145,6 +147,7 @@ def test_a_broker_that_is_cut_off_is_replaced(three: KafkaliteClusterContainer) 
     assert consume(three.get_bootstrap_server(), "cut", 3) == ["a", "b", "c"]
 
 
+@pytest.mark.full
 def test_racks_and_a_zookeeper_that_is_killed(three: KafkaliteClusterContainer) -> None:
     with ZnodeReader(three.get_zookeeper()) as znodes:
         broker = znodes.get("/brokers/ids/2")

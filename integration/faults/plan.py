@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import NamedTuple
 
@@ -38,11 +38,11 @@ class Round(NamedTuple):
     seed: int
 
 
-def make_plan(seed: int, times: int, partitions: int) -> list[Round]:
-    """Every fault ``times`` times, in an order by chance."""
+def make_plan(seed: int, faults: Sequence[Fault], times: int, partitions: int) -> list[Round]:
+    """Each of ``faults`` ``times`` times, in an order by chance."""
     chance = random.Random(seed)
-    faults = [fault for fault in Fault for _ in range(times)]
-    chance.shuffle(faults)
+    order = [fault for fault in faults for _ in range(times)]
+    chance.shuffle(order)
     return [
         Round(
             number,
@@ -52,7 +52,7 @@ def make_plan(seed: int, times: int, partitions: int) -> list[Round]:
             chance.choice((0.0, 0.3, 1.0, 2.5)),
             chance.randrange(1 << 30),
         )
-        for number, fault in enumerate(faults)
+        for number, fault in enumerate(order)
     ]
 
 

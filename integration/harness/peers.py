@@ -1,13 +1,16 @@
 """Kafka's own programs, of several years, from Maven Central: fetched once, kept in a cache.
 
-``KAFKALITE_PEERS`` names the cache directory; otherwise it is ``~/.cache/kafkalite/peers``.
+``KAFKALITE_PEERS`` names the cache directory; otherwise it is ``~/.cache/kafkalite/peers``. ``python -m
+integration.harness.peers`` fetches all of them, so that no test has to wait for Maven Central.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +48,8 @@ SPARK_KAFKA_4_1 = Peer(
 )
 POSTGRES_JDBC = Peer("postgresql-jdbc-42.7.7", ("org.postgresql:postgresql:42.7.7",), alone=True)
 KAFKA_0_8 = Peer("kafka-0.8.2.2", ("org.apache.kafka:kafka_2.11:0.8.2.2",))
+ALL = (KAFKA_3_9, KAFKA_2_8, KAFKA_0_10, KAFKA_0_8, SPARK_KAFKA, POSTGRES_JDBC)
+"""What the tests need."""
 
 
 class PeerMissingError(Exception):
@@ -78,10 +83,17 @@ def libs(peer: Peer) -> Path:
     home = cache_dir() / peer.name
     if (home / "libs").is_dir():
         return home / "libs"
+    home.mkdir(parents=True, exist_ok=True)
+    # One Maven at a time, because its own repository is not made for two.
+    with (cache_dir() / "maven.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return home / "libs" if (home / "libs").is_dir() else _fetch(peer, home)
+
+
+def _fetch(peer: Peer, home: Path) -> Path:
     maven = shutil.which("mvn")
     if maven is None:
         raise PeerMissingError(f"Maven is missing, which fetches {peer.name} (Debian: apt-get install maven)")
-    home.mkdir(parents=True, exist_ok=True)
     (home / "pom.xml").write_text(_pom(peer))
     partial = home / f"libs.{os.getpid()}"
     output = ""
@@ -102,13 +114,7 @@ def libs(peer: Peer) -> Path:
             output = f"Maven did not end within {ATTEMPT_TIMEOUT:.0f} s"
             continue
         if done.returncode == 0:
-            try:
-                partial.rename(home / "libs")
-            except OSError:
-                if not (home / "libs").is_dir():
-                    raise
-                shutil.rmtree(partial, ignore_errors=True)  # another process was quicker
-            return home / "libs"
+            return partial.rename(home / "libs")
         output = done.stdout + done.stderr
     shutil.rmtree(partial, ignore_errors=True)
     raise PeerMissingError(f"{peer.name} could not be fetched from Maven Central: {' '.join(output.split())[:500]}")
@@ -127,3 +133,11 @@ def _pom(peer: Peer) -> str:
         "<project><modelVersion>4.0.0</modelVersion><groupId>kafkalite</groupId>"
         f"<artifactId>{peer.name}</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>\n"
     )
+
+
+if __name__ == "__main__":
+    try:
+        for each in ALL:
+            libs(each)
+    except PeerMissingError as error:
+        sys.exit(str(error))

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,8 +21,12 @@ def shown_files(document: Path) -> dict[str, str]:
     return {found["name"]: found["text"] for found in BLOCK.finditer(document.read_text())}
 
 
-def make_environment(directory: Path, extra: str) -> Path:
-    """The interpreter of a new environment in ``directory`` that has kafkalite's wheel with ``extra``."""
+def make_environment(directory: Path, extra: str, *, borrow: bool) -> Path:
+    """The interpreter of a new environment in ``directory`` that has kafkalite's wheel with ``extra``.
+
+    ``borrow``: what kafkalite needs comes from the environment of this process, which takes seconds instead of minutes;
+    otherwise it is installed anew, as the wheel asks for it.
+    """
     source = directory / "source"
     # A build leaves folders in its source, and takes modules from them the next time.
     for name in ("kafkalite", "zk_schema"):
@@ -32,7 +37,19 @@ def make_environment(directory: Path, extra: str) -> Path:
     (wheel,) = directory.glob("kafkalite-*.whl")
     run(sys.executable, "-m", "venv", str(directory / "venv"))
     python = directory / "venv" / "bin" / "python"
-    run(str(python), "-m", "pip", "install", "-q", f"kafkalite[{extra}] @ {wheel.as_uri()}")
+    run(
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        *(["--no-deps"] if borrow else []),
+        f"kafkalite[{extra}] @ {wheel.as_uri()}",
+    )
+    if borrow:
+        # Behind the environment's own packages, and without the link to the checkout, since that is a .pth file, too.
+        own = run(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+        (Path(own) / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
     return python
 
 

@@ -24,7 +24,7 @@ from integration.spark.topics import new_topic
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.pipelines.state import all_pipelines
 
-KILLS = 6 if SOAK else 2
+KILLS = 6 if SOAK else 1
 SMALL = '[spark]\nmaster = "local[2]"\n"spark.driver.memory" = "512m"\n'
 TIMEOUT = 300
 """Seconds for whatever takes a few on an idle machine."""

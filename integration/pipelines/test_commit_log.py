@@ -188,6 +188,7 @@ def change_under_kills(nodes: Nodes, folder: Path) -> list[Record]:
     return wanted
 
 
+@pytest.mark.full
 @pytest.mark.timeout(2400)
 def test_a_copy_is_rebuilt_from_the_compacted_topic(
     spark: SparkSession, make_cluster: ClusterFactory, database: Postgres, tmp_path: Path

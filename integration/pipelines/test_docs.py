@@ -34,6 +34,7 @@ def shims(folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1200)
 def test_five_minutes(tmp_path: Path) -> None:
     """All of the commands, as they stand, but for the installation (which is this one) and the port."""

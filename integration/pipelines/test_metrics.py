@@ -169,6 +169,7 @@ def sampler(job: Job, cluster: LocalCluster, processes: Mapping[str, int]) -> It
         assert process.wait(60) == 0
 
 
+@pytest.mark.full
 def test_brokers_and_processes(job: Job, shared_cluster: LocalCluster) -> None:
     with Worker() as hoarder, Worker() as burner, Worker() as sleeper:
         workers = {"hoarder:workers": hoarder.pid, "burner:workers": burner.pid, "sleeper": sleeper.pid}

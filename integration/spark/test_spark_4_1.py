@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from integration.bench.spark import ROOT, SPARK, spark_home
 from integration.harness.records import FIRST_TIMESTAMP, Item
 from integration.spark.topics import new_topic, produce
@@ -19,7 +21,15 @@ from kafkalite.spark.python import program
 TIMEOUT = 600
 
 
-def test_batch_queries(shared_cluster: LocalCluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("interpreter", "daemon"),
+    [
+        pytest.param(sys.executable, "pyspark.daemon", id="spark", marks=pytest.mark.full),
+        pytest.param(sys.executable, "kafkalite.spark.daemon", id="daemon", marks=pytest.mark.full),
+        pytest.param(program(), "pyspark.daemon", id="kafkalite"),
+    ],
+)
+def test_batch_queries(shared_cluster: LocalCluster, tmp_path: Path, interpreter: str, daemon: str) -> None:
     """All rows, with Spark's own processes and with ours; and one clear word where something cannot be had."""
     topic = new_topic(shared_cluster, "spark41", 2)
     items = [
@@ -33,17 +43,12 @@ def test_batch_queries(shared_cluster: LocalCluster, tmp_path: Path) -> None:
         for partition in (0, 1)
         for offset, number in enumerate([*range(partition, 100, 2)] * 2)
     ]
-    for interpreter, daemon in (
-        (sys.executable, "pyspark.daemon"),
-        (sys.executable, "kafkalite.spark.daemon"),
-        (program(), "pyspark.daemon"),
-    ):
-        found = run(shared_cluster.bootstrap, topic, interpreter, daemon, tmp_path)
-        assert found["version"] == SPARK.partition("==")[2]
-        assert found["rows"] == wanted
-        assert found["headers"] == [[["h", "x"]]] * len(wanted)
-        assert f"UnknownTopicOrPartitionException: topic {topic}-not" in found["refused"]
-        assert "streams need PySpark 4.2" in found["stream"], found["stream"]
+    found = run(shared_cluster.bootstrap, topic, interpreter, daemon, tmp_path)
+    assert found["version"] == SPARK.partition("==")[2]
+    assert found["rows"] == wanted
+    assert found["headers"] == [[["h", "x"]]] * len(wanted)
+    assert f"UnknownTopicOrPartitionException: topic {topic}-not" in found["refused"]
+    assert "streams need PySpark 4.2" in found["stream"], found["stream"]
 
 
 def run(bootstrap: str, topic: str, interpreter: str, daemon: str, directory: Path) -> dict[str, Any]:

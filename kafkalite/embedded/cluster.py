@@ -21,7 +21,9 @@ from kafkalite.embedded.state import (
     STOP_TIMEOUT,
     ZOOKEEPER_PID_FILE,
     BrokerAddress,
+    broker_process,
     read_brokers,
+    read_state,
     write_state,
     zookeeper_port,
 )
@@ -72,6 +74,25 @@ class LocalCluster:
         self._broker_overrides: dict[int, dict[str, str]] = {}
         self.is_ready = False
         """Whether :meth:`start` has come to its good end."""
+
+    @classmethod
+    def running(cls, directory: Path) -> LocalCluster:
+        """The cluster that another process has started in ``directory``.
+
+        Its brokers are as if started here; its ZooKeeper is taken as given. Raises :class:`StartupError` where
+        ``directory`` has no ``cluster.json``.
+        """
+        state = read_state(directory)
+        if state is None:
+            raise StartupError(f"no cluster in {directory}")
+        brokers = read_brokers(directory)
+        cluster = cls(directory, 0, zookeeper=str(state["zookeeper"]), detached=True)
+        # A broker that is started again registers its new control plane's port with ZooKeeper.
+        controls = free_ports(len(brokers))
+        cluster._ports = {each.id: (each.port, control) for each, control in zip(brokers, controls, strict=True)}
+        cluster._processes = {each.id: broker_process(each) for each in brokers}
+        cluster.is_ready = True
+        return cluster
 
     # What it is
 

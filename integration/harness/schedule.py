@@ -1,0 +1,131 @@
+"""How the tests share the machine: which of them share a worker, which come first, which run alone.
+
+``make test`` runs two workers of pytest-xdist. Tests of one group run on one worker, one after the other, because they
+share what is dear to start: a Spark session, a Docker daemon, a cluster of their file. Long groups come first, so that
+both workers have work to the end. A test that measures (``@pytest.mark.alone``) runs while the other worker waits.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Generator, Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import IO
+
+import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
+"""Name of this worker; empty where pytest runs all tests itself."""
+SPARK, CONTAINERS = "spark", "containers"
+BY_FIXTURE = {"docker_daemon": CONTAINERS, "stranger_python": CONTAINERS, "spark": SPARK, "database": SPARK}
+"""Fixture of a whole run → the group of all tests that need it."""
+ALONE = "alone"
+GROUPS = "groups.json"
+"""File of a run's folder: test → group."""
+LATER = ("full", "soak")
+"""Markers of tests that ``make test`` leaves out."""
+FIRST = (
+    # Minutes that nothing can divide.
+    SPARK,
+    "integration/test_lint.py",
+    CONTAINERS,
+    # Rounds of kills under load.
+    "integration/test_exactly_once.py",
+    "integration/test_kill_rounds.py",
+    "integration/test_coordinator_failover.py",
+    # Spark in processes of its own.
+    "integration/pipelines/test_standalone.py",
+    "integration/pipelines/test_docs.py",
+    "integration/pipelines/test_log_aggregation.py",
+    "integration/pipelines/test_metrics.py",
+    "integration/pipelines/test_commit_log.py",
+    "integration/pipelines/test_cli.py",
+    "integration/spark/test_spark_4_1.py",
+)
+"""Groups that take a minute and more, in the order in which they are begun."""
+UNIT_TESTS = "tests/"
+
+
+def group_of(item: pytest.Item) -> str:
+    """The group of a test: by a dear fixture, otherwise its file, or its class where the file has classes."""
+    fixtures: Sequence[str] = getattr(item, "fixturenames", ())
+    for fixture, group in BY_FIXTURE.items():
+        if fixture in fixtures:
+            return group
+    return item.nodeid.rpartition("::")[0] if item.get_closest_marker(ALONE) is None else ALONE
+
+
+def rank(group: str) -> int:
+    """Where a group stands in the order. Unit tests are short: they fill what is left of a worker's time."""
+    if group in FIRST:
+        return FIRST.index(group)
+    if group.startswith(UNIT_TESTS):
+        return len(FIRST) + 1
+    return len(FIRST) + 2 if group == ALONE else len(FIRST)
+
+
+def assign(items: list[pytest.Item], run: Path) -> None:
+    """Put all tests into the order in which groups are begun, and tell the scheduler the group of each.
+
+    ``run`` is the folder of the run. Every worker says the same.
+    """
+    items.sort(key=lambda item: rank(group_of(item)))
+    partial = run / f"{GROUPS}.{WORKER}"
+    partial.write_text(json.dumps({item.nodeid: group_of(item) for item in items}))
+    partial.rename(run / GROUPS)
+
+
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """A worker gets a whole group, and the next one when it has come to the last two tests of that.
+
+    xdist's own ``loadgroup`` writes the group behind a test's id, which pytest 9.2 does not let it.
+    """
+
+    def __init__(self, config: pytest.Config, log: Producer, run: Path) -> None:
+        super().__init__(config, log)
+        self._run = run
+
+    @cached_property
+    def _groups(self) -> dict[str, str]:
+        # Read when all workers have collected.
+        groups: dict[str, str] = json.loads((self._run / GROUPS).read_text())
+        return groups
+
+    def _split_scope(self, nodeid: str) -> str:
+        return self._groups[nodeid]
+
+
+def only_full(items: Iterable[pytest.Item]) -> list[str]:
+    """The files none of whose tests is one of ``make test``: all are marked ``full``, or ``soak``."""
+    daily: dict[str, bool] = {}
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        later = any(item.get_closest_marker(name) for name in LATER)
+        daily[file] = daily.get(file, False) or not later
+    return [file for file, is_daily in daily.items() if not is_daily]
+
+
+class Turns:
+    """A plugin of each worker: while a test that is alone runs, the other workers wait between two tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self._gate: IO[bytes] = (folder / "gate.lock").open("wb")
+        self._machine: IO[bytes] = (folder / "machine.lock").open("wb")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Run the test in its turn. The wait does not count for the test's time limit, because this wraps it."""
+        alone = item.get_closest_marker(ALONE) is not None
+        # The test that waits to be alone holds the gate, or the other worker's next test would overtake it.
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        fcntl.flock(self._machine, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+        try:
+            return (yield)
+        finally:
+            fcntl.flock(self._machine, fcntl.LOCK_UN)

@@ -1,12 +1,76 @@
-"""What ``make test`` leaves to ``make test-all`` is never all of a file."""
+"""How the tests share the machine: the tiers, the workers' turns, the cluster of all workers."""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from integration.conftest import TIERS
+from integration.harness.schedule import ALONE, Turns
+from integration.harness.wait import wait_for
+from kafkalite.embedded.cluster import LocalCluster
+
+PATIENCE = 30.0
+MOMENT = 0.2
+"""Seconds in which a test that need not wait would long have begun."""
+
+
+class Worker(threading.Thread):
+    """A worker with one test, which lasts until it is told to end."""
+
+    def __init__(self, folder: Path, *, alone: bool) -> None:
+        super().__init__(daemon=True)
+        self._turns = Turns(folder)
+        self._item: Any = SimpleNamespace(get_closest_marker=lambda name: (alone and name == ALONE) or None)
+        self.begun = threading.Event()
+        self.end = threading.Event()
+        self.start()
+
+    def run(self) -> None:
+        """The test, within the plugin's hook."""
+        hook: Generator[None, object, object] = self._turns.pytest_runtest_protocol(self._item)
+        next(hook)
+        self.begun.set()
+        assert self.end.wait(PATIENCE)
+        with pytest.raises(StopIteration):
+            hook.send(None)
 
 
 def test_every_file_has_a_test_of_make_test(request: pytest.FixtureRequest) -> None:
     """Of the files of this run; ``make test`` and ``make test-all`` collect all of them."""
     assert request.config.stash[TIERS] == []
+
+
+def test_tests_run_side_by_side_but_for_one_that_is_alone(tmp_path: Path) -> None:
+    """It waits for those that run, and those that come later wait for it."""
+    first, second = (Worker(tmp_path, alone=False) for _ in range(2))
+    assert first.begun.wait(PATIENCE)
+    assert second.begun.wait(PATIENCE)
+    alone = Worker(tmp_path, alone=True)
+    first.end.set()
+    assert not alone.begun.wait(MOMENT)
+    later = Worker(tmp_path, alone=False)
+    assert not later.begun.wait(MOMENT)
+    second.end.set()
+    assert alone.begun.wait(PATIENCE)
+    assert not later.begun.wait(MOMENT)
+    alone.end.set()
+    assert later.begun.wait(PATIENCE)
+    later.end.set()
+    for worker in (first, second, alone, later):
+        wait_for(lambda: not worker.is_alive(), "the worker ends")  # noqa: B023 (it waits here)
+
+
+def test_another_worker_finds_the_cluster(shared_cluster: LocalCluster) -> None:
+    """Its addresses, its ZooKeeper and its processes."""
+    found = LocalCluster.running(shared_cluster.directory)
+    for name in ("broker_ids", "bootstrap", "zookeeper", "directory"):
+        assert getattr(found, name) == getattr(shared_cluster, name)
+    for broker_id in found.broker_ids:
+        assert found.pid(broker_id) == shared_cluster.pid(broker_id)
+        assert found.is_alive(broker_id)

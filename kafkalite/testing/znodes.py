@@ -1,12 +1,17 @@
-"""The tree of znodes behind the ZooKeeper twin: operations, transactions, sessions. Deterministic.
+"""The tree of znodes behind the ZooKeeper twins: operations, transactions, ephemerals, paths. Deterministic.
 
-Answers to: ``org.apache.zookeeper.server.{DataTree,PrepRequestProcessor}``.
+Answers to: ``org.apache.zookeeper.server.{DataTree,PrepRequestProcessor}`` and ``common.PathUtils``.
+
+A tree either decides on operations itself (:meth:`ZnodeTree.propose`: a leader) or repeats what another tree decided
+(:meth:`ZnodeTree.apply`: a follower). Errors are those that the ZooKeeper client makes of the server's codes.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from kafkalite.zk.port import (
     BadVersionError,
@@ -25,6 +30,9 @@ from kafkalite.zk.port import (
     ZnodeStat,
 )
 
+# Java sees the characters past U+FFFF as surrogates, and those are refused.
+_REFUSED = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+
 
 @dataclass(slots=True)
 class Znode:
@@ -39,12 +47,81 @@ class Znode:
     version: int = 0
     children_version: int = 0
     sequence: int = 0
-    children: set[str] = field(default_factory=set)
+    children: dict[str, None] = field(default_factory=dict)
 
     def stat(self) -> ZnodeStat:
         return ZnodeStat(
             self.czxid, self.mzxid, self.version, self.owner, self.children_version, self.ctime_ms, self.mtime_ms
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One operation of a transaction, as it was carried out.
+
+    ``op``: with the path that a sequence was given. ``stat``: of the znode after a Create, SetData or Check, and of the
+    znode that a Delete removed.
+    """
+
+    op: Op
+    stat: ZnodeStat
+
+
+class TransactionKind(Enum):
+    """What a transaction does."""
+
+    WRITE = "write"
+    OPEN_SESSION = "open session"
+    CLOSE_SESSION = "close session"
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """One entry of ZooKeeper's log.
+
+    ``changes``: what it did, in order (the ephemerals that went, where a session was closed). ``error``: why it was
+    refused as a whole; then there are no changes, but it has its zxid all the same.
+    """
+
+    zxid: int
+    time_ms: int
+    session: int
+    kind: TransactionKind
+    changes: tuple[Change, ...] = ()
+    error: ZkError | None = None
+    timeout_ms: int = 0
+
+    def events(self) -> list[WatchEvent]:
+        """What watches see of it, in order."""
+        found: list[WatchEvent] = []
+        for change in self.changes:
+            path = change.op.path
+            if isinstance(change.op, SetData):
+                found.append(WatchEvent(EventType.CHANGED, path))
+            elif isinstance(change.op, Create | Delete):
+                kind = EventType.CREATED if isinstance(change.op, Create) else EventType.DELETED
+                found += [WatchEvent(kind, path), WatchEvent(EventType.CHILD, parent_of(path))]
+        return found
+
+    def results(self) -> list[ZnodeStat | str | None]:
+        """What a multi answers."""
+        return [
+            change.op.path if isinstance(change.op, Create) else change.stat if isinstance(change.op, SetData) else None
+            for change in self.changes
+        ]
+
+
+def parent_of(path: str) -> str:
+    """Path of the parent; that of ``/`` is ``/``."""
+    return path.rpartition("/")[0] or "/"
+
+
+def is_valid_path(path: str) -> bool:
+    """Whether ZooKeeper takes ``path`` for a znode's."""
+    if path == "/":
+        return True
+    parts = path.split("/")
+    return parts[0] == "" and len(parts) > 1 and not {"", ".", ".."} & {*parts[1:]} and not _REFUSED.search(path)
 
 
 class ZnodeTree:
@@ -53,8 +130,17 @@ class ZnodeTree:
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0, 0)}
         self.zxid = 0x100000000
+        self._ephemerals: dict[int, dict[str, None]] = {}
         self._now_ms = now_ms
         self._undo: list[Callable[[], object]] = []
+
+    def copy(self) -> ZnodeTree:
+        """The same tree once more."""
+        tree = ZnodeTree(self._now_ms)
+        tree.nodes = {path: replace(node, children=dict(node.children)) for path, node in self.nodes.items()}
+        tree.zxid = self.zxid
+        tree._ephemerals = {session: dict(paths) for session, paths in self._ephemerals.items()}
+        return tree
 
     def node(self, path: str) -> Znode:
         """The znode at ``path``. Raises :class:`NoNodeError`."""
@@ -63,41 +149,64 @@ class ZnodeTree:
         except KeyError:
             raise NoNodeError(path) from None
 
-    def multi(
-        self, ops: Sequence[Op], session: int
-    ) -> tuple[list[ZnodeStat | str | None], list[ZnodeStat | None], list[WatchEvent]]:
-        """All or nothing: results, stats of what was created or written, events. Raises :class:`MultiError`."""
+    def ephemerals(self, session: int) -> list[str]:
+        """Paths of what ``session`` owns, in the order of creation."""
+        return list(self._ephemerals.get(session, ()))
+
+    def propose(
+        self, ops: Sequence[Op], session: int, kind: TransactionKind = TransactionKind.WRITE, timeout_ms: int = 0
+    ) -> Transaction:
+        """Carry out ``ops``, all or none; ``error`` of the transaction is a :class:`MultiError` where none."""
         self.zxid += 1
-        self._undo = []
-        results: list[ZnodeStat | str | None] = []
-        stats: list[ZnodeStat | None] = []
-        events: list[WatchEvent] = []
+        now_ms = self._now_ms()
+        self._undo.clear()
+        changes: list[Change] = []
         for index, op in enumerate(ops):
             try:
-                result, stat = self._apply(op, session, events)
+                changes.append(self._carry_out(op, session, now_ms))
             except ZkError as error:
                 for undo in reversed(self._undo):
                     undo()
-                raise MultiError(index, error) from None
-            results.append(result)
-            stats.append(stat)
-        return results, stats, events
+                return Transaction(self.zxid, now_ms, session, kind, (), MultiError(index, error), timeout_ms)
+        return Transaction(self.zxid, now_ms, session, kind, tuple(changes), None, timeout_ms)
 
-    def close_session(self, session: int) -> list[WatchEvent]:
+    def refuse(self, session: int, error: ZkError) -> Transaction:
+        """A transaction that changes nothing because of ``error``."""
+        self.zxid += 1
+        return Transaction(self.zxid, self._now_ms(), session, TransactionKind.WRITE, (), error)
+
+    def apply(self, transaction: Transaction) -> None:
+        """Repeat what another tree decided."""
+        self.zxid = transaction.zxid
+        self._undo.clear()
+        for change in transaction.changes:
+            self._carry_out(change.op, transaction.session, transaction.time_ms)
+
+    def multi(
+        self, ops: Sequence[Op], session: int
+    ) -> tuple[list[ZnodeStat | str | None], list[ZnodeStat], list[WatchEvent]]:
+        """All or nothing: results, stats of what was written, events. Raises :class:`MultiError`."""
+        transaction = self.propose(ops, session)
+        if transaction.error is not None:
+            raise transaction.error
+        return transaction.results(), [change.stat for change in transaction.changes], transaction.events()
+
+    def close_session(self, session: int) -> Transaction:
         """Remove what is ephemeral of ``session``."""
-        paths = [path for path, node in self.nodes.items() if node.owner == session]
-        return self.multi([Delete(path) for path in paths], session)[2]
+        deletes = [Delete(path) for path in self.ephemerals(session)]
+        return self.propose(deletes, session, TransactionKind.CLOSE_SESSION)
 
-    def _apply(self, op: Op, session: int, events: list[WatchEvent]) -> tuple[ZnodeStat | str | None, ZnodeStat | None]:
+    def _carry_out(self, op: Op, session: int, now_ms: int) -> Change:
         if isinstance(op, Create):
-            return self._create(op, session, events)
-        if isinstance(op, SetData):
-            return self._set(op, events)
+            return self._create(op, session, now_ms)
         if isinstance(op, Delete):
-            self._delete(op, events)
-        else:
-            self._versioned(op)
-        return None, None
+            return self._delete(op)
+        if not is_valid_path(op.path):
+            raise _bad_arguments(op.path)
+        node = self._versioned(op)
+        if isinstance(op, SetData):
+            self._set(op, node, now_ms)
+        return Change(op, node.stat())
 
     def _versioned(self, op: SetData | Delete | Check) -> Znode:
         node = self.node(op.path)
@@ -105,58 +214,77 @@ class ZnodeTree:
             raise BadVersionError(op.path)
         return node
 
-    def _create(self, op: Create, session: int, events: list[WatchEvent]) -> tuple[str, ZnodeStat]:
-        parent_path = op.path.rpartition("/")[0] or "/"
-        parent = self.node(parent_path)
+    def _create(self, op: Create, session: int, now_ms: int) -> Change:
+        if "/" not in op.path or "\0" in op.path:
+            raise _bad_arguments(op.path)
+        parent = self.nodes.get(parent_of(op.path))
+        if parent is None:
+            raise NoNodeError(op.path)
         path = f"{op.path}{parent.sequence:010d}" if op.sequence else op.path
+        if not is_valid_path(path):
+            raise _bad_arguments(op.path)
         if path in self.nodes:
-            raise NodeExistsError(path)
+            raise NodeExistsError(op.path)
         if parent.owner:
-            raise ZkError(path, "an ephemeral znode has no children:")
-        now = self._now_ms()
-        node = Znode(op.data, self.zxid, self.zxid, now, session if op.ephemeral else 0, now)
+            raise ZkError(op.path, "NoChildrenForEphemeralsError:")
+        node = Znode(op.data, self.zxid, self.zxid, now_ms, session if op.ephemeral else 0, now_ms)
         name = path.rpartition("/")[2]
         before = parent.sequence, parent.children_version
 
         def undo() -> None:
-            del self.nodes[path]
-            parent.children.discard(name)
+            self._forget(path)
+            parent.children.pop(name)
             parent.sequence, parent.children_version = before
 
         self._undo.append(undo)
-        self.nodes[path] = node
-        parent.children.add(name)
+        self._keep(path, node)
+        parent.children[name] = None
         parent.sequence += 1
         parent.children_version += 1
-        events += [WatchEvent(EventType.CREATED, path), WatchEvent(EventType.CHILD, parent_path)]
-        return path, node.stat()
+        return Change(Create(path, op.data, op.ephemeral), node.stat())
 
-    def _set(self, op: SetData, events: list[WatchEvent]) -> tuple[ZnodeStat, ZnodeStat]:
-        node = self._versioned(op)
+    def _set(self, op: SetData, node: Znode, now_ms: int) -> None:
         before = node.data, node.version, node.mzxid, node.mtime_ms
 
         def undo() -> None:
             node.data, node.version, node.mzxid, node.mtime_ms = before
 
         self._undo.append(undo)
-        node.data, node.version, node.mzxid, node.mtime_ms = op.data, node.version + 1, self.zxid, self._now_ms()
-        events.append(WatchEvent(EventType.CHANGED, op.path))
-        return node.stat(), node.stat()
+        node.data, node.version, node.mzxid, node.mtime_ms = op.data, node.version + 1, self.zxid, now_ms
 
-    def _delete(self, op: Delete, events: list[WatchEvent]) -> None:
+    def _delete(self, op: Delete) -> Change:
+        if "/" not in op.path or "\0" in op.path or op.path == "/":
+            raise _bad_arguments(op.path)
         node = self._versioned(op)
         if node.children:
             raise NotEmptyError(op.path)
-        parent_path, _, name = op.path.rpartition("/")
-        parent = self.node(parent_path or "/")
+        parent = self.node(parent_of(op.path))
+        name = op.path.rpartition("/")[2]
 
         def undo() -> None:
-            self.nodes[op.path] = node
-            parent.children.add(name)
+            self._keep(op.path, node)
+            parent.children[name] = None
             parent.children_version -= 1
 
         self._undo.append(undo)
-        del self.nodes[op.path]
-        parent.children.discard(name)
+        self._forget(op.path)
+        parent.children.pop(name)
         parent.children_version += 1
-        events += [WatchEvent(EventType.DELETED, op.path), WatchEvent(EventType.CHILD, parent_path or "/")]
+        return Change(op, node.stat())
+
+    def _keep(self, path: str, node: Znode) -> None:
+        self.nodes[path] = node
+        if node.owner:
+            self._ephemerals.setdefault(node.owner, {})[path] = None
+
+    def _forget(self, path: str) -> None:
+        node = self.nodes.pop(path)
+        if node.owner:
+            owned = self._ephemerals[node.owner]
+            del owned[path]
+            if not owned:
+                del self._ephemerals[node.owner]
+
+
+def _bad_arguments(path: str) -> ZkError:
+    return ZkError(path, "BadArgumentsError:")

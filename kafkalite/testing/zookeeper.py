@@ -74,7 +74,7 @@ class MemoryZooKeeper:
         if session not in self.sessions:
             return
         self.sessions.discard(session)
-        events = self.tree.close_session(session)
+        events = self.tree.close_session(session).events()
         for client in self.clients:
             if client.session == session and client.state is SessionState.CONNECTED:
                 client.lose_connection()
@@ -165,16 +165,14 @@ class MemoryZkClient:
     ) -> Future[tuple[str, ZnodeStat]]:
         def write() -> tuple[str, ZnodeStat]:
             results, stats = self._write([Create(path, data, ephemeral, sequence)], single=True)
-            assert isinstance(results[0], str) and stats[0] is not None
+            assert isinstance(results[0], str)
             return results[0], stats[0]
 
         return self._request("create", path, write, session)
 
     def set(self, path: str, data: bytes, version: int = -1, *, session: int | None = None) -> Future[ZnodeStat]:
         def write() -> ZnodeStat:
-            stat = self._write([SetData(path, data, version)], single=True)[1][0]
-            assert stat is not None
-            return stat
+            return self._write([SetData(path, data, version)], single=True)[1][0]
 
         return self._request("set", path, write, session)
 
@@ -234,7 +232,7 @@ class MemoryZkClient:
         self.state = SessionState.SUSPENDED
         if self.session in self.server.sessions:
             self.server.sessions.discard(self.session)
-            self.server.fire(self.server.tree.close_session(self.session))
+            self.server.fire(self.server.tree.close_session(self.session).events())
 
     # inside
 
@@ -258,9 +256,7 @@ class MemoryZkClient:
         if watch is not None:
             kind[path][watch] = None
 
-    def _write(
-        self, ops: Sequence[Op], single: bool = False
-    ) -> tuple[list[ZnodeStat | str | None], list[ZnodeStat | None]]:
+    def _write(self, ops: Sequence[Op], single: bool = False) -> tuple[list[ZnodeStat | str | None], list[ZnodeStat]]:
         try:
             results, stats, events = self.server.tree.multi(ops, self.session)
         except MultiError as error:

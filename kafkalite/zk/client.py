@@ -21,12 +21,10 @@ from kafkalite.common.tasks import Future, gather
 from kafkalite.zk import port
 from kafkalite.zk.kazoo_session import Answer, KazooSession, zk_error
 from kafkalite.zk.lane import ReactorLane
-from kafkalite.zk.port import SessionState, Watch, WatchEvent, ZkError, ZnodeStat
+from kafkalite.zk.port import MAX_PACKET, SessionState, Watch, WatchEvent, ZkError, ZnodeStat
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-MAX_PACKET = 1_000_000
-"""Bytes of one request; ZooKeeper drops the connection, and all outstanding requests, past 1,048,575."""
 _SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token")
 
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 
+MAX_PACKET = 1_000_000
+"""Bytes of one request that clients send; ZooKeeper drops the connection, and all outstanding requests, past 1,048,575.
+"""
+
 
 class ZkError(Exception):
     """Any failure of a ZooKeeper operation; ``path`` names the znode."""

@@ -1,0 +1,205 @@
+"""What travels between a client and a server of the ensemble, and how: each way has an order and delays. Deterministic.
+
+Answers to: ``org.apache.zookeeper.proto`` and the sockets below it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, TypeVar
+
+from kafkalite.common.clock import Clock
+from kafkalite.zk.port import Check, Create, Delete, Op, SetData, WatchEvent, ZkError
+
+T = TypeVar("T")
+JUTE_MAX_BUFFER = 0xFFFFF
+"""Bytes of the largest request that a server reads; a larger one costs the connection."""
+_HEADER = 8
+_OPERATION_HEADER = 9
+_ACL = 27
+"""Bytes of the one open ACL that every create carries."""
+
+
+class ReadKind(Enum):
+    """Which read."""
+
+    GET = "get"
+    EXISTS = "exists"
+    GET_CHILDREN = "get_children"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A read, which the server that the client is connected to answers from its own tree."""
+
+    kind: ReadKind
+    path: str
+    watch: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One operation, or (``multi``) several as a transaction, which the leader decides on."""
+
+    ops: tuple[Op, ...]
+    multi: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """The client lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSession:
+    """The client ends its session."""
+
+
+Request = Read | Write | Ping | CloseSession
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A request under the number that its answer bears; ``size`` in bytes."""
+
+    xid: int
+    request: Request
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """The client opens a connection (its SYN)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """The first request on a connection: take up ``session``, or begin one where it is 0."""
+
+    session: int
+    last_zxid: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The sender closed the connection (its FIN or RST)."""
+
+
+ToServer = Dial | Attach | Frame | Closed
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """The machine answers (its SYN-ACK)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """The session goes on; ``timeout_ms`` 0: it is over."""
+
+    session: int
+    timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to request ``xid``: ``value`` or ``error``. ``zxid``: how far the server was."""
+
+    xid: int
+    zxid: int
+    value: object = None
+    error: ZkError | None = None
+
+
+ToClient = Accepted | Attached | Reply | WatchEvent | Closed
+
+
+class Leg(Generic[T]):
+    """One way: messages arrive in the order in which they were sent, each after a delay of its own.
+
+    ``clock`` is the receiver's: what arrives while it is paused waits. While the leg is held, messages wait in the
+    network, as those of TCP do, and arrive after :meth:`release`.
+    """
+
+    def __init__(self, clock: Clock, delay: Callable[[], float], deliver: Callable[[T], None]) -> None:
+        self._clock = clock
+        self._delay = delay
+        self._deliver = deliver
+        self._messages: deque[T] = deque()
+        self._due = 0.0
+        self.held = False
+        self._stuck = 0
+
+    def send(self, message: T) -> None:
+        """Send ``message``."""
+        self._messages.append(message)
+        self._schedule()
+
+    def hold(self) -> None:
+        """Nothing arrives until :meth:`release`."""
+        self.held = True
+
+    def release(self) -> None:
+        """What was held arrives, in order, after delays drawn anew."""
+        self.held = False
+        stuck, self._stuck = self._stuck, 0
+        for _ in range(stuck):
+            self._schedule()
+
+    def _schedule(self) -> None:
+        now = self._clock.monotonic()
+        self._due = max(self._due, now + self._delay())
+        self._clock.call_later(self._due - now, self._arrive)
+
+    def _arrive(self) -> None:
+        # The order is that of the queue, not that of the timers, because a clock may make calls of one moment in any.
+        if self.held:
+            self._stuck += 1
+        else:
+            self._deliver(self._messages.popleft())
+
+
+class Connection:
+    """One connection: a request leg, an answer leg, and whether the client still listens."""
+
+    def __init__(
+        self,
+        number: int,
+        server_clock: Clock,
+        client_clock: Clock,
+        delay: Callable[[], float],
+        serve: Callable[[Connection, ToServer], None],
+        receive: Callable[[Connection, ToClient], None],
+    ) -> None:
+        self.number = number
+        self.requests: Leg[ToServer] = Leg(server_clock, delay, lambda message: serve(self, message))
+        self.answers: Leg[ToClient] = Leg(client_clock, delay, lambda message: receive(self, message))
+
+
+def frame_size(request: Request) -> int:
+    """Bytes of ``request`` on the wire, as ``jute.maxbuffer`` counts them."""
+    if isinstance(request, Read):
+        return _HEADER + _string(request.path) + 1
+    if not isinstance(request, Write):
+        return _HEADER
+    if not request.multi:
+        return _HEADER + _operation_size(request.ops[0])
+    return _HEADER + sum(_OPERATION_HEADER + _operation_size(op) for op in request.ops) + _OPERATION_HEADER
+
+
+def _operation_size(op: Op) -> int:
+    match op:
+        case Create():
+            return _string(op.path) + 4 + len(op.data) + _ACL + 4
+        case SetData():
+            return _string(op.path) + 4 + len(op.data) + 4
+        case Delete() | Check():
+            return _string(op.path) + 4
+
+
+def _string(text: str) -> int:
+    return 4 + len(text.encode("utf-8", "surrogatepass"))

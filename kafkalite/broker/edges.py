@@ -7,6 +7,7 @@ is the operating system's side; a simulation hands in another.
 from __future__ import annotations
 
 import random
+from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -35,10 +36,10 @@ class ZkSession(ZkClient, Protocol):
     def session_timeout_ms(self) -> int:
         """As agreed with ZooKeeper."""
 
-    async def start(self) -> None:
+    def start(self) -> Awaitable[None]:
         """Connect. Raises :class:`kafkalite.common.errors.StartupError` where ZooKeeper cannot be reached."""
 
-    async def close(self) -> None:
+    def close(self) -> Awaitable[None]:
         """End the session in order: what is ephemeral goes at once. Listeners hear nothing of it."""
 
 

@@ -120,7 +120,7 @@ class BrokerServer:
             edges.rng,
         )
         self._metadata.on_brokers.append(self._coordinators.brokers_changed)
-        services = BrokerServices(
+        self.services = BrokerServices(
             broker_id=self.broker_id,
             cluster_id=cluster_id,
             config=config.dynamic,
@@ -151,7 +151,7 @@ class BrokerServer:
         self._control_plane.on_request = self._watcher.controller_spoke
         await self._config_watcher.start()
         await self._logs.start(await self._config_watcher.topic_configs())
-        self._listen(Dispatcher(services))
+        self._listen(Dispatcher(self.services))
         self._registration = Registration(self._zk, stores.brokers, self._broker(), self._registered, self.on_fatal)
         self._zk.add_listener(self._session_changed)
         await self._registration.start()

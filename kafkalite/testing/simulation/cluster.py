@@ -1,0 +1,364 @@
+"""Whole brokers on simulated machines, and how they are started and killed. Deterministic.
+
+Answers to: :class:`kafkalite.embedded.cluster.LocalCluster`, on virtual time.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from types import TracebackType
+
+from kafkalite.apis.services import BrokerServices
+from kafkalite.broker.config import BrokerConfig
+from kafkalite.broker.edges import Edges
+from kafkalite.broker.server import BrokerServer
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ConfigError, StartupError
+from kafkalite.common.tasks import deferred
+from kafkalite.network.client import BrokerConnection
+from kafkalite.testing.simulation.edges import SimCleaners, SimExecutor, SimGuardian, SimWatchdog
+from kafkalite.testing.simulation.files import SimFileSystem
+from kafkalite.testing.simulation.reactor import SimReactor
+from kafkalite.testing.simulation.sessions import LifeZkClient
+from kafkalite.testing.simulation.wires import Network, SimSockets
+from kafkalite.testing.simulation.world import Life, World
+from kafkalite.testing.zookeeper import MemoryZooKeeper
+
+log = logging.getLogger(__name__)
+
+PORT = 9092
+"""Where every broker listens for clients, on its own host; its control plane listens one port higher."""
+_ZOOKEEPER_LATENCY = 0.001
+_RAM_DISK = Path("/dev/shm")
+
+SETTINGS = {
+    "zookeeper.connect": "zookeeper:2181",
+    "zookeeper.session.timeout.ms": "6000",
+    "replica.lag.time.max.ms": "3000",
+    "replica.socket.timeout.ms": "3000",
+    "replica.fetch.wait.max.ms": "500",
+    "controller.socket.timeout.ms": "3000",
+    "request.timeout.ms": "3000",
+    "controlled.shutdown.max.retries": "2",
+    "controlled.shutdown.retry.backoff.ms": "1000",
+    "log.segment.bytes": "8192",
+    "log.retention.check.interval.ms": "5000",
+    "log.flush.offset.checkpoint.interval.ms": "2000",
+    "log.cleaner.backoff.ms": "2000",
+    "log.cleaner.threads": "1",
+    "log.cleaner.dedupe.buffer.size": "1048576",
+    "transaction.state.log.num.partitions": "3",
+    "group.initial.rebalance.delay.ms": "100",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "auto.create.topics.enable": "false",
+    "leader.imbalance.check.interval.seconds": "10",
+}
+"""Times and sizes at which much happens in little virtual time."""
+
+
+class Status(Enum):
+    """What a broker's process does."""
+
+    DOWN = "down"
+    STARTING = "starting"
+    SERVING = "serving"
+    STOPPING = "stopping"
+
+
+@dataclass(frozen=True)
+class ClientNode:
+    """A machine with a client's process: ``connect`` makes a connection that is not open yet."""
+
+    life: Life
+    clock: Clock
+    rng: random.Random
+    reactor: SimReactor
+    sockets: SimSockets
+
+    def connect(self, host: str, port: int, client_id: str | None) -> BrokerConnection:
+        """A connection to a broker."""
+        return BrokerConnection(self.reactor, host, port, client_id, sockets=self.sockets)
+
+    def spawn(self, work: Callable[[], Awaitable[object]], what: str) -> None:
+        """Run a coroutine as this process; a failure goes to the log, where it is a violation."""
+
+        def begin() -> None:
+            deferred(work()).addErrback(
+                lambda failure: log.error("%s failed: %s", what, failure.value, exc_info=failure.value)
+            )
+
+        self.life.run(begin)
+
+
+class SimBroker:
+    """One broker's machine: its configuration and files, and the process on it, life after life."""
+
+    def __init__(self, cluster: SimCluster, number: int, overrides: Mapping[str, str]) -> None:
+        self.id = number
+        self.host = f"broker-{number}"
+        self.status = Status.DOWN
+        self.life: Life | None = None
+        self.server: BrokerServer | None = None
+        self.zk: LifeZkClient | None = None
+        self.fatal: str = ""
+        self._cluster = cluster
+        self._node = cluster.world.node(self.host)
+        self._watchdog: SimWatchdog | None = None
+        self.folder = cluster.folder / self.host
+        self.folder.mkdir()
+        self.texts = {
+            **SETTINGS,
+            "broker.id": str(number),
+            "listeners": f"PLAINTEXT://{self.host}:{PORT},CONTROLPLANE://{self.host}:{PORT + 1}",
+            "log.dirs": str(self.folder / "logs"),
+            **overrides,
+        }
+        clock = cluster.world.time_ms
+        self.files = cluster.make_files(lambda: clock() + self._node.clock_offset_ms)
+
+    @property
+    def services(self) -> BrokerServices | None:
+        """What the broker is made of (its logs, its metadata, …), for a look; ``None`` where it does not serve."""
+        return self.server.services if self.server is not None and self.status is Status.SERVING else None
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether there is a process, paused or not."""
+        return self.life is not None and self.life.alive
+
+    def start(self, overrides: Mapping[str, str] | None = None) -> None:
+        """Start the process; ``overrides`` hold from now on."""
+        cluster, world = self._cluster, self._cluster.world
+        if self.is_alive:
+            raise RuntimeError(f"{self.host} runs already")
+        self.texts.update(overrides or {})
+        world.note("starts", self.host)
+        life = self.life = self._node.start()
+        life.at_end.append(self._ended)
+        self.fatal = ""
+        config = BrokerConfig.parse(self.texts)
+        timeout_ms = int(config.values["zookeeper.session.timeout.ms"])
+        sockets = SimSockets(cluster.network, life)
+        zk = self.zk = LifeZkClient(life, cluster.zookeeper.client(), timeout_ms)
+        watchdog = self._watchdog = SimWatchdog(life, cluster.zookeeper.expire)
+        edges = Edges(
+            reactor=SimReactor(life, sockets),
+            clock=life.clock,
+            sockets=sockets,
+            zk=zk,
+            fs=self.files,
+            executor=SimExecutor(life),
+            guardian=SimGuardian(life, cluster.zookeeper.expire)
+            if config.values["zookeeper.session.guardian.enable"]
+            else None,
+            watchdog=watchdog,
+            cleaners=SimCleaners(life, self.files),
+            rng=world.rng(f"broker {self.id}"),
+        )
+        server = self.server = BrokerServer(config, edges)
+        server.on_fatal = self._fatal
+        life.keep.append(server)
+        self.status = Status.STARTING
+        life.run(lambda: deferred(server.start()).addCallbacks(lambda _: self._serves(life), self._start_failed))
+
+    def stop(self) -> None:
+        """Begin a controlled shutdown; a broker that does not serve yet is killed."""
+        life, server = self.life, self.server
+        if life is None or server is None or not life.alive:
+            return
+        if self.status is not Status.SERVING:
+            if self.status is Status.STARTING:
+                self.kill()
+            return
+        self.status = Status.STOPPING
+        self._cluster.world.note("stops", self.host)
+        life.run(lambda: deferred(server.stop()).addCallbacks(lambda _: self._exit(), self._stop_failed))
+
+    def kill(self) -> None:
+        """``kill -9``: the files stay as they were written, the guardian ends the session."""
+        life = self.life
+        if life is None or not life.alive:
+            return
+        life.kill()
+        self.files.process_died()
+
+    def lose_power(self) -> None:
+        """The machine goes: nobody is told, and what the disk was not told to keep may be gone."""
+        life = self.life
+        if life is None or not life.alive:
+            return
+        life.lose_power()
+        self._cluster.network.lose_power(self.host)
+        self.files.power_lost(self._cluster.world.rng(f"power {self.host}"))
+        self._let_session_time_out()
+
+    def pause(self) -> None:
+        """SIGSTOP. The session ends by its timeout."""
+        if self.life is not None and self.life.alive:
+            self.life.pause()
+            self._let_session_time_out()
+
+    def hang(self) -> None:
+        """The reactor hangs while kazoo's thread goes on: the watchdog has to end the session."""
+        if self.life is not None and self.life.alive and self._watchdog is not None:
+            self.life.pause()
+            self._watchdog.hung()
+
+    def resume(self) -> None:
+        """Undo :meth:`pause` or :meth:`hang`."""
+        if self.life is not None and self.life.alive:
+            if self._watchdog is not None:
+                self._watchdog.back()
+            self.life.resume()
+
+    def _let_session_time_out(self) -> None:
+        life, zk, cluster = self.life, self.zk, self._cluster
+        assert life is not None and zk is not None
+        paused = life.pauses
+
+        def expire() -> None:
+            if not life.alive or (life.is_paused and life.pauses == paused):
+                cluster.zookeeper.expire(zk.session)
+
+        after = zk.session_timeout_ms / 1000 * cluster.world.rng("session timeouts").uniform(1.0, 1.34)
+        cluster.world.call_later(after, expire)
+
+    def _serves(self, life: Life) -> None:
+        if life is self.life and self.status is Status.STARTING:
+            self.status = Status.SERVING
+            self._cluster.world.note("serves", self.host)
+
+    def _start_failed(self, failure: object) -> None:
+        error = getattr(failure, "value", failure)
+        if isinstance(error, StartupError | ConfigError):
+            self._fatal(error)
+            return
+        log.critical("the broker could not start: %s", error, exc_info=error if isinstance(error, Exception) else None)
+        self._exit(str(error))
+
+    def _stop_failed(self, failure: object) -> None:
+        error = getattr(failure, "value", failure)
+        log.critical("the shutdown failed: %s", error, exc_info=error if isinstance(error, Exception) else None)
+        self._exit(str(error))
+
+    def _fatal(self, error: Exception) -> None:
+        log.critical("%s", error)
+        self.fatal = str(error)
+        if self.status is Status.SERVING:
+            self.stop()
+        else:
+            self._exit(str(error))
+
+    def _exit(self, why: str = "") -> None:
+        """The process ends by itself, at the end of the event that it is in."""
+        self.fatal = why or self.fatal
+        life = self.life
+        if life is not None:
+            self._cluster.world.call_later(0, self._exited, life)
+
+    def _exited(self, life: Life) -> None:
+        if life is self.life:
+            self.kill()
+
+    def _ended(self) -> None:
+        self.status = Status.DOWN
+
+
+class SimCluster:
+    """Brokers 1 to ``brokers`` and the ZooKeeper that they share, on one network.
+
+    Use it as a context manager, inside of its world's: the files go with it. ``make_files`` makes the file system of
+    one machine from its time of day in milliseconds.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        brokers: int = 3,
+        overrides: Mapping[str, str] | None = None,
+        make_files: Callable[[Callable[[], int]], SimFileSystem] = SimFileSystem,
+    ) -> None:
+        self.world = world
+        self.network = Network(world)
+        self.zookeeper = MemoryZooKeeper(world.clock, _ZOOKEEPER_LATENCY)
+        self.make_files = make_files
+        self.folder = Path(tempfile.mkdtemp(prefix="kafkalite-", dir=_RAM_DISK if _RAM_DISK.is_dir() else None))
+        self.brokers = {number: SimBroker(self, number, overrides or {}) for number in range(1, brokers + 1)}
+        self._clients: dict[str, ClientNode] = {}
+
+    @property
+    def bootstrap(self) -> tuple[tuple[str, int], ...]:
+        """Where clients begin: host and port of every broker."""
+        return tuple((broker.host, PORT) for broker in self.brokers.values())
+
+    def start_all(self, limit: float = 30.0) -> None:
+        """Start every broker and let time pass until all serve. Raises ``TimeoutError`` after ``limit`` seconds."""
+        for broker in self.brokers.values():
+            broker.start()
+        end = self.world.now + limit
+        if not self.world.run_until(lambda: all(b.status is Status.SERVING for b in self.brokers.values()), end):
+            raise TimeoutError(f"not all brokers serve within {limit:g} s")
+
+    def start(self, broker: int, overrides: Mapping[str, str] | None = None) -> None:
+        """See :meth:`SimBroker.start`."""
+        self.brokers[broker].start(overrides)
+
+    def stop(self, broker: int) -> None:
+        """See :meth:`SimBroker.stop`."""
+        self.brokers[broker].stop()
+
+    def kill(self, broker: int) -> None:
+        """See :meth:`SimBroker.kill`."""
+        self.brokers[broker].kill()
+
+    def restart(self, broker: int) -> None:
+        """Kill the process, where it runs, and start another."""
+        self.brokers[broker].kill()
+        self.brokers[broker].start()
+
+    def lose_power(self, broker: int) -> None:
+        """See :meth:`SimBroker.lose_power`."""
+        self.brokers[broker].lose_power()
+
+    def pause(self, broker: int) -> None:
+        """See :meth:`SimBroker.pause`."""
+        self.brokers[broker].pause()
+
+    def hang(self, broker: int) -> None:
+        """See :meth:`SimBroker.hang`."""
+        self.brokers[broker].hang()
+
+    def resume(self, broker: int) -> None:
+        """See :meth:`SimBroker.resume`."""
+        self.brokers[broker].resume()
+
+    def client_node(self, name: str) -> ClientNode:
+        """The process of a client on a machine of its own."""
+        found = self._clients.get(name)
+        if found is None or not found.life.alive:
+            life = self.world.node(name).start()
+            sockets = SimSockets(self.network, life)
+            reactor = SimReactor(life, sockets)
+            found = self._clients[name] = ClientNode(
+                life, life.clock, self.world.rng(f"client {name}"), reactor, sockets
+            )
+        return found
+
+    def __enter__(self) -> SimCluster:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for node in self.world.nodes.values():
+            if node.life is not None:
+                node.life.end_world()
+        shutil.rmtree(self.folder, ignore_errors=True)

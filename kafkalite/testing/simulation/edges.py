@@ -1,0 +1,222 @@
+"""A simulated process's threads and helpers: executor, guardian, watchdog, compactors. Deterministic.
+
+Answers to: :mod:`kafkalite.network.reactor`, :mod:`kafkalite.broker.guardian`, :mod:`kafkalite.broker.watchdog` and
+:mod:`kafkalite.broker.cleaner`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from kafkalite.common.errors import ApiError
+from kafkalite.common.tasks import Future
+from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, remove_cleaned
+from kafkalite.log.cleaner.job import Abort, Aborted, Cleaned, CleanJob, Failed, Order, Report
+from kafkalite.log.fs import FileSystem
+from kafkalite.record.batch import CorruptRecordError
+from kafkalite.testing.simulation.world import Life, Timer
+
+T = TypeVar("T")
+
+_WORK = (0.0002, 0.01)
+"""Seconds until a thread has done its work."""
+_BACK = (0.00001, 0.0005)
+"""Seconds from there until the reactor is told."""
+_ROUND = (0.005, 0.1)
+"""Seconds until a compactor begins with a round, and from one report to the next."""
+GUARDED = (0.005, 0.02)
+"""Seconds from a process's death until its guardian has closed the session."""
+
+
+class SimExecutor:
+    """A :class:`kafkalite.broker.edges.WorkPool`: work is done at one moment, and its outcome known at a later one."""
+
+    def __init__(self, life: Life) -> None:
+        self._life = life
+        self._rng = life.world.rng(f"threads {life.name}")
+
+    def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
+        """Do ``call(*args)`` soon, unless the process dies before."""
+        future: Future[T] = Future()
+        self._life.call_later(self._rng.uniform(*_WORK), self._work, future, call, args)
+        return future
+
+    def _work(self, future: Future[T], call: Callable[..., T], args: tuple[Any, ...]) -> None:
+        try:
+            result = call(*args)
+        except Exception as error:
+            self._life.call_later(self._rng.uniform(*_BACK), future.errback, error)
+        else:
+            self._life.call_later(self._rng.uniform(*_BACK), future.callback, result)
+
+    def resize(self, size: int) -> None:
+        """Any number of threads."""
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class SimGuardian:
+    """Ends the session soon after the process was killed; a machine that lost power takes the guardian with it."""
+
+    def __init__(self, life: Life, expire: Callable[[int], object]) -> None:
+        self._life = life
+        self._expire = expire
+        self._rng = life.world.rng(f"guardian {life.name}")
+        self._session = 0
+        life.at_death.append(self._process_died)
+
+    def watch(self, session: int, password: bytes, timeout_ms: int) -> None:  # noqa: ARG002
+        """Guard this session."""
+        self._session = session
+
+    def release(self) -> None:
+        """Guard nothing."""
+        self._session = 0
+
+    def _process_died(self) -> None:
+        if self._session:
+            self._life.world.call_later(self._rng.uniform(*GUARDED), self._expire, self._session)
+
+
+class SimWatchdog:
+    """Ends the session once the reactor has hung for longer than the session timeout: :meth:`hung` says that it does.
+
+    A process that was stopped as a whole (:meth:`Life.pause`) stops its watchdog, too.
+    """
+
+    def __init__(self, life: Life, expire: Callable[[int], object]) -> None:
+        self._life = life
+        self._expire = expire
+        self._session = 0
+        self._timeout = 0.0
+        self._timer: Timer | None = None
+
+    def watch(self, session: int, password: bytes, timeout_ms: int) -> None:  # noqa: ARG002
+        """Watch for this session."""
+        self._session = session
+        self._timeout = timeout_ms / 1000
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._session = 0
+        self.back()
+
+    def hung(self) -> None:
+        """The reactor hangs from now on."""
+        if self._session:
+            self._timer = self._life.world.call_later(self._timeout, self._expire, self._session)
+
+    def back(self) -> None:
+        """The reactor goes on."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class _Killed(BaseException):
+    """The compactor ends in the middle of a round."""
+
+
+class SimCleaners:
+    """A :class:`kafkalite.log.cleaner.port.CleanerPool` on the machine's own files."""
+
+    def __init__(self, life: Life, fs: FileSystem) -> None:
+        self._life = life
+        self._fs = fs
+
+    def start(self, number: int, report: Callable[[Report], None], ended: Callable[[str], None]) -> SimCleaner:  # noqa: ARG002
+        """A new worker, which never ends by itself."""
+        return SimCleaner(self._life, self._fs, report)
+
+
+class SimCleaner:
+    """One compactor. A round writes all its segments at one moment, and its reports come one after the other.
+
+    Where the process dies before its reports are out, the round was still being written: a part of it is on the disk.
+    """
+
+    def __init__(self, life: Life, fs: FileSystem, report: Callable[[Report], None]) -> None:
+        self._life = life
+        self._fs = fs
+        self._report = report
+        self._rng: random.Random = life.world.rng(f"compactor {life.name}")
+        self._jobs: list[CleanJob] = []
+        self._timers: list[Timer] = []
+        self._folder = ""
+        self._rested = 0.0
+        life.at_end.append(self._process_died)
+
+    def send(self, order: Order) -> None:
+        """Begin a round, or give up the one that runs."""
+        if isinstance(order, CleanJob):
+            self._jobs.append(order)
+            self._folder = order.folder
+            self._plan(0.0, self._clean, order)
+            return
+        self._forget()
+        self._plan(0.0, self._abort, order)
+
+    def close(self) -> None:
+        """End it."""
+        self._forget()
+        self._report = lambda _: None
+
+    def _forget(self) -> None:
+        self._jobs.clear()
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    def _plan(self, after: float, call: Callable[..., object], *args: Any) -> float:
+        after += self._rng.uniform(*_ROUND)
+        self._timers.append(self._life.call_later(after, call, *args))
+        return after
+
+    def _abort(self, order: Abort) -> None:
+        remove_cleaned(self._fs, self._folder)
+        self._report(Aborted(order.number))
+
+    def _clean(self, job: CleanJob) -> None:
+        self._jobs.clear()
+        self._timers.clear()
+        self._rested = 0.0
+        reports: list[tuple[float, Report]] = []
+
+        def written(report: Cleaned) -> None:
+            reports.append((self._rested, report))
+
+        def rest(seconds: float) -> None:
+            self._rested += seconds
+
+        cleaner = Cleaner(self._fs, lambda: None, lambda: self._life.world.now + self._rested, rest)
+        try:
+            reports.append((self._rested, cleaner.clean(job, written)))
+        except RoundAborted:
+            return
+        except OSError as error:
+            remove_cleaned(self._fs, job.folder)
+            reports.append((self._rested, Failed(job.number, str(error), error.errno or 0)))
+        except (CorruptRecordError, ApiError) as error:
+            remove_cleaned(self._fs, job.folder)
+            reports.append((self._rested, Failed(job.number, str(error))))
+        after = 0.0
+        for rested, report in reports:
+            after = self._plan(max(after, rested), self._report, report)
+
+    def _process_died(self) -> None:
+        for job in self._jobs:
+            left = self._rng.randrange(1, 8)
+
+            def check() -> None:
+                nonlocal left
+                left -= 1
+                if not left:
+                    raise _Killed
+
+            try:
+                Cleaner(self._fs, check, lambda: 0.0, lambda _: None).clean(job, lambda _: None)
+            except (_Killed, OSError, CorruptRecordError, ApiError):
+                continue

@@ -1,0 +1,416 @@
+"""Virtual time: one queue of events, machines, and the lives of the processes on them. Deterministic.
+
+Answers to: the scheduler of FoundationDB's simulator. Nothing here knows a broker.
+
+One seed decides everything. Chance is drawn from streams by purpose (:meth:`World.rng`), so that leaving out one fault
+changes nothing that others draw. Events of one instant happen in the order in which they were planned. A digest of all
+events (:meth:`World.digest`) is the trace: two runs of one seed have the same.
+
+Whatever belongs to a process is an event of its :class:`Life`. A paused life's events are held back; a dead one's never
+happen, and its objects are kept in a graveyard, because a killed process runs no finalizer and no ``finally``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import logging
+import random
+import struct
+from collections.abc import Callable
+from enum import Enum
+from functools import partial
+from types import TracebackType
+from typing import Any, NamedTuple, cast
+
+from twisted.logger import globalLogPublisher
+
+from kafkalite.common.clock import Clock
+
+EPOCH_MS = 1_700_000_000_000
+"""Time of day at which every world begins."""
+_CATCH_UP = 0.0001
+"""Seconds between the first and the last of the events that a resumed process catches up with."""
+_STEP = struct.Struct("<dI")
+
+log = logging.getLogger(__name__)
+
+
+class Timer:
+    """A call that is to come. Has the methods of Twisted's delayed calls that the network uses."""
+
+    __slots__ = ("args", "at", "call", "life")
+
+    def __init__(self, at: float, call: Callable[..., object], args: tuple[Any, ...], life: Life | None) -> None:
+        self.at = at
+        self.call: Callable[..., object] | None = call
+        self.args = args
+        self.life = life
+
+    def cancel(self) -> None:
+        """Forget the call; harmless when it was made or cancelled already."""
+        self.call = None
+        self.args = ()
+
+    def active(self) -> bool:
+        """Whether the call is still to come."""
+        return self.call is not None
+
+    def getTime(self) -> float:  # noqa: N802
+        """When the call is due, in virtual seconds."""
+        return self.at
+
+
+class LogLine(NamedTuple):
+    """One line of a node's log, or of the world's story (level 0)."""
+
+    at: float
+    node: str
+    level: int
+    logger: str
+    text: str
+    failure: BaseException | None = None
+
+    def __str__(self) -> str:
+        name = logging.getLevelName(self.level) if self.level else "*"
+        return f"{self.at:10.6f} {self.node:>12} {name:<8} {self.text}" + (f" ({self.logger})" if self.logger else "")
+
+
+class World:
+    """The event loop. Use it as a context manager: within, log lines are captured and not written.
+
+    ``lines`` are the log lines of all nodes and the world's own notes, in order; ``failures`` those that tell of an
+    exception, which are violations. ``trace`` called with each event's time, node and name sees everything.
+    """
+
+    def __init__(self, seed: int, trace: Callable[[float, str, str], None] | None = None) -> None:
+        self.seed = seed
+        self.now = 0.0
+        self.events = 0
+        self.nodes: dict[str, Node] = {}
+        self.lines: list[LogLine] = []
+        self.failures: list[LogLine] = []
+        self.graveyard: list[object] = []
+        self.current: Life | None = None
+        self._trace = trace
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._order = 0
+        self._lives = 0
+        self._digest = hashlib.blake2b(digest_size=16)
+        self._streams: dict[str, random.Random] = {}
+        self._capture = _Capture(self)
+        self._log_state: tuple[int, bool] = (logging.NOTSET, True)
+        self.clock: Clock = WorldClock(self)
+
+    # Time and chance
+
+    def monotonic(self) -> float:
+        """Virtual seconds since the world began."""
+        return self.now
+
+    def time_ms(self) -> int:
+        """Virtual time of day in milliseconds."""
+        return EPOCH_MS + int(self.now * 1000)
+
+    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
+        """Make ``call(*args)`` after ``delay`` seconds: an event of the environment, not of a process."""
+        return self.plan(self.now + delay if delay > 0 else self.now, call, args, None)
+
+    def plan(self, at: float, call: Callable[..., object], args: tuple[Any, ...], life: Life | None) -> Timer:
+        """Make ``call(*args)`` at the time ``at``, as an event of ``life``."""
+        timer = Timer(at, call, args, life)
+        self._order += 1
+        heapq.heappush(self._heap, (at, self._order, timer))
+        return timer
+
+    def plan_again(self, timer: Timer, at: float) -> None:
+        """Make the call of ``timer``, which was held back, at the time ``at``."""
+        timer.at = at
+        self._order += 1
+        heapq.heappush(self._heap, (at, self._order, timer))
+
+    def rng(self, purpose: str) -> random.Random:
+        """The stream of chance for ``purpose``: the same object for the same purpose, independent of all others."""
+        stream = self._streams.get(purpose)
+        if stream is None:
+            key = hashlib.blake2b(f"{self.seed}/{purpose}".encode(), digest_size=16).digest()
+            stream = self._streams[purpose] = random.Random(int.from_bytes(key, "big"))
+        return stream
+
+    # Running
+
+    def run_until(self, until: float | Callable[[], bool], limit: float | None = None) -> bool:
+        """Let events happen up to the time ``until``, or until it holds; ``limit`` is the time at which to give up.
+
+        Returns whether the time was reached, or the condition holds. The world's time is then the time that was given,
+        or that of the event after which the condition held.
+        """
+        if callable(until):
+            end, condition = float("inf") if limit is None else limit, until
+            if condition():
+                return True
+        else:
+            end, condition = until, None
+        heap = self._heap
+        while heap:
+            at, _, timer = heap[0]
+            if at > end:
+                break
+            heapq.heappop(heap)
+            call = timer.call
+            if call is None:
+                continue
+            self.now = at
+            life = timer.life
+            if life is None:
+                number, args = 0, timer.args
+                timer.call = None
+            elif life.state is LifeState.RUNNING:
+                number, args = life.number, timer.args
+                timer.call = None
+            else:
+                life.hold(timer)
+                continue
+            self.events += 1
+            self._digest.update(_STEP.pack(at, number))
+            if self._trace is not None:
+                self._trace(at, life.name if life is not None else "", _name(call))
+            self.current = life
+            try:
+                call(*args)
+            except Exception:
+                log.exception("%s failed", _name(call))
+            self.current = None
+            if condition is not None and condition():
+                return True
+        if condition is not None:
+            if limit is not None:
+                self.now = max(self.now, limit)
+            return condition()
+        self.now = max(self.now, end)
+        return True
+
+    def mix(self, data: bytes) -> None:
+        """Make ``data`` part of the digest: bytes that arrived, outcomes of chance."""
+        self._digest.update(data)
+
+    def digest(self) -> str:
+        """A digest of everything that has happened so far."""
+        return self._digest.hexdigest()
+
+    # The story
+
+    def note(self, text: str, node: str = "") -> None:
+        """Add a line to the story: what the environment does to the nodes."""
+        self.lines.append(LogLine(self.now, node, 0, "", text))
+
+    def log_line(self, level: int, logger: str, text: str, failure: BaseException | None) -> None:
+        """A node, or the world itself, wrote to its log. What tells of an exception is a failure."""
+        line = LogLine(self.now, self.current.name if self.current is not None else "", level, logger, text, failure)
+        self.lines.append(line)
+        if failure is not None:
+            self.failures.append(line)
+
+    # Machines
+
+    def node(self, name: str) -> Node:
+        """The machine of that name, which is made where there is none."""
+        found = self.nodes.get(name)
+        if found is None:
+            found = self.nodes[name] = Node(self, name)
+        return found
+
+    def next_life(self) -> int:
+        """A number for a process, never given before."""
+        self._lives += 1
+        return self._lives
+
+    def __enter__(self) -> World:
+        house = logging.getLogger("kafkalite")
+        self._log_state = (house.level, house.propagate)
+        house.setLevel(logging.INFO)
+        house.propagate = False
+        house.addHandler(self._capture)
+        globalLogPublisher.addObserver(cast(Any, self._capture.twisted_event))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        globalLogPublisher.removeObserver(cast(Any, self._capture.twisted_event))
+        house = logging.getLogger("kafkalite")
+        house.removeHandler(self._capture)
+        level, house.propagate = self._log_state
+        house.setLevel(level)
+
+
+class WorldClock:
+    """The environment's own :class:`kafkalite.common.clock.Clock`."""
+
+    def __init__(self, world: World) -> None:
+        self.monotonic = world.monotonic
+        self.time_ms = world.time_ms
+        self.call_later = world.call_later
+
+
+class Node:
+    """One machine. ``clock_offset_ms`` is how far its time of day is ahead of the world's."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.clock_offset_ms = 0
+        self.life: Life | None = None
+
+    def start(self) -> Life:
+        """Start a process; the machine's former one must have ended."""
+        assert self.life is None or self.life.state is LifeState.DEAD, f"{self.name} has a process already"
+        self.life = Life(self.world, self)
+        return self.life
+
+
+class LifeState(Enum):
+    """What a process does."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Life:
+    """One process from its start to its death; it is what its events belong to.
+
+    ``at_death`` are called when the process is killed (not when its machine loses power), ``at_end`` in both cases: by
+    the environment, each with nothing.
+    """
+
+    def __init__(self, world: World, node: Node) -> None:
+        self.world = world
+        self.node = node
+        self.name = node.name
+        self.number = world.next_life()
+        self.state = LifeState.RUNNING
+        self.clock = LifeClock(self)
+        self.at_death: list[Callable[[], object]] = []
+        self.at_end: list[Callable[[], object]] = []
+        self.keep: list[object] = []
+        self.pauses = 0
+        """How often it was paused."""
+        self._held: list[Timer] = []
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the process is stopped, and may go on."""
+        return self.state is LifeState.PAUSED
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended; a paused one has not."""
+        return self.state is not LifeState.DEAD
+
+    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
+        """Make ``call(*args)`` after ``delay`` seconds, if the process still runs by then."""
+        world = self.world
+        return world.plan(world.now + delay if delay > 0 else world.now, call, args, self)
+
+    def run(self, call: Callable[..., object], *args: Any) -> None:
+        """Make ``call(*args)`` now as this process; later where it is paused, never where it is dead.
+
+        What it raises goes to the process's log.
+        """
+        if self.state is not LifeState.RUNNING:
+            self.hold(Timer(self.world.now, call, args, self))
+            return
+        world = self.world
+        before, world.current = world.current, self
+        try:
+            call(*args)
+        except Exception:
+            log.exception("%s failed", _name(call))
+        finally:
+            world.current = before
+
+    def hold(self, timer: Timer) -> None:
+        """An event came due while the process does not run: it waits for :meth:`resume`, or for ever."""
+        if self.state is LifeState.PAUSED:
+            self._held.append(timer)
+        else:
+            self.world.graveyard.append((timer.call, timer.args))
+
+    def pause(self) -> None:
+        """As by SIGSTOP: nothing happens in the process; what is due waits."""
+        if self.state is LifeState.RUNNING:
+            self.state = LifeState.PAUSED
+            self.pauses += 1
+            self.world.note("paused", self.name)
+
+    def resume(self) -> None:
+        """As by SIGCONT: everything that waited happens now, in order."""
+        if self.state is not LifeState.PAUSED:
+            return
+        self.state = LifeState.RUNNING
+        world = self.world
+        world.note("resumed", self.name)
+        held, self._held = self._held, []
+        for index, timer in enumerate(held):
+            if timer.call is not None:
+                # The same object, so that what waited can still be cancelled.
+                world.plan_again(timer, world.now + _CATCH_UP * index / len(held))
+
+    def kill(self) -> None:
+        """As by SIGKILL: nothing happens in the process any more; the machine and its files stay."""
+        self._end(self.at_death + self.at_end, "killed")
+
+    def lose_power(self) -> None:
+        """The machine goes, and the process with it: nobody is told."""
+        self._end(self.at_end, "lost power")
+
+    def end_world(self) -> None:
+        """The simulation is over: nothing happens any more, and nothing is told of it."""
+        self.state = LifeState.DEAD
+
+    def _end(self, calls: list[Callable[[], object]], how: str) -> None:
+        if self.state is LifeState.DEAD:
+            return
+        self.state = LifeState.DEAD
+        self.world.note(how, self.name)
+        self.world.graveyard += [self, self._held, self.keep, self.at_death, self.at_end]
+        before, self.world.current = self.world.current, None
+        for call in calls:
+            call()
+        self.world.current = before
+
+
+class LifeClock:
+    """The :class:`kafkalite.common.clock.Clock` of a process."""
+
+    def __init__(self, life: Life) -> None:
+        self._node = life.node
+        self.monotonic = life.world.monotonic
+        self.call_later = life.call_later
+
+    def time_ms(self) -> int:
+        """The machine's time of day."""
+        return self._node.world.time_ms() + self._node.clock_offset_ms
+
+
+class _Capture(logging.Handler):
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        failure = record.exc_info[1] if record.exc_info else None
+        self._world.log_line(record.levelno, record.name.removeprefix("kafkalite."), record.getMessage(), failure)
+
+    def twisted_event(self, event: dict[str, Any]) -> None:
+        """A failure that only Twisted saw: a Deferred's that nobody took."""
+        failure = event.get("log_failure")
+        if failure is not None:
+            self._world.log_line(logging.ERROR, "twisted", str(failure.value), failure.value)
+
+
+def _name(call: Callable[..., object]) -> str:
+    if isinstance(call, partial):
+        call = call.func
+    return getattr(call, "__qualname__", type(call).__name__)

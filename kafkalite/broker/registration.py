@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import StartupError
@@ -20,8 +21,9 @@ log = logging.getLogger(__name__)
 class Registration:
     """Registers ``broker`` in every new session.
 
-    ``on_registered(epoch, session)`` is awaited after each registration, ``on_refused(error)`` called when another
-    live session holds this broker's id.
+    Where ``broker`` has no unclean start epoch (its process started uncleanly), it gets the epoch of the first
+    registration. ``on_registered(epoch, session)`` is awaited after each registration, ``on_refused(error)`` called
+    when another live session holds this broker's id.
     """
 
     def __init__(
@@ -39,6 +41,11 @@ class Registration:
         self._on_refused = on_refused
         self._session = 0
         self._lane = Lane("registration", self._register_anew)
+
+    @property
+    def unclean_start_epoch(self) -> int:
+        """``Broker.unclean_start_epoch`` of this broker, -1 where it never registered after an unclean start."""
+        return self._broker.unclean_start_epoch
 
     async def start(self) -> None:
         """Register for the first time. Raises :class:`StartupError` where the id is taken."""
@@ -69,8 +76,19 @@ class Registration:
             log.warning("registration in session 0x%x failed: %s", session & (2**64 - 1), error)
 
     async def _register(self) -> None:
-        session = self._client.session
-        epoch = await self._store.register(self._broker)
-        self._session = session
-        log.info("registered as broker %d with broker epoch %d", self._broker.id, epoch)
-        await self._on_registered(epoch, session)
+        while self._session != self._client.session or not self._session:
+            # The session may change while the former znode is waited for. What comes after (the guardian, the fence of
+            # ISR writes) takes the session in which the znode was made, and that must be the present one.
+            epoch, session = await self._store.register(self._broker)
+            if self._broker.unclean_start_epoch < 0:
+                self._broker = replace(self._broker, unclean_start_epoch=epoch)
+            if session != self._client.session:
+                continue
+            self._session = session
+            log.info(
+                "registered as broker %d with broker epoch %d, last unclean start with broker epoch %d",
+                self._broker.id,
+                epoch,
+                self._broker.unclean_start_epoch,
+            )
+            await self._on_registered(epoch, session)

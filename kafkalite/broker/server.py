@@ -190,7 +190,7 @@ class BrokerServer:
         await self._controller.stop()
         self._topics.shutdown()
         await self._replicas.shutdown()
-        await self._logs.shutdown(self._control_plane.broker_epoch)
+        await self._logs.shutdown(self._control_plane.broker_epoch, self._registration.unclean_start_epoch)
         await self._registration.stop()
         await self._control_server.stop()
         self._control_client.close()
@@ -223,7 +223,8 @@ class BrokerServer:
             self._executor.resize(self._config.dynamic["background.threads"])
 
     def _broker(self) -> Broker:
-        return Broker(self.broker_id, self._config.advertised_endpoints(self._ports), self._config.rack)
+        endpoints = self._config.advertised_endpoints(self._ports)
+        return Broker(self.broker_id, endpoints, self._config.rack, unclean_start_epoch=self._logs.unclean_start_epoch)
 
     def _connect_to_leader(self, leader: Broker, number: int) -> RemoteLeaderEndPoint:
         return RemoteLeaderEndPoint(

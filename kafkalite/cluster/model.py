@@ -26,12 +26,18 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live broker as its znode in ``/brokers/ids`` says. ``epoch`` is that znode's czxid."""
+    """A live broker as its znode in ``/brokers/ids`` says. ``epoch`` is that znode's czxid.
+
+    ``unclean_start_epoch`` is the epoch that the broker registered with after its last unclean start, -1 where that is
+    not known. A clean restart and a registration in a new session keep it, because the logs are whole; so a changed
+    one says that the logs may have been shortened (the idea of KIP-966's previous broker epoch).
+    """
 
     id: int
     endpoints: tuple[Endpoint, ...]
     rack: str | None = None
     epoch: int = -1
+    unclean_start_epoch: int = -1
 
     def endpoint(self, listener: str) -> Endpoint | None:
         """The endpoint of ``listener``, or ``None`` where this broker has no such listener."""
@@ -74,7 +80,8 @@ class PartitionState:
     ``zk_version`` is the version of ``…/partitions/N/state``, against which an ISR change is written.
     ``mzxid`` is that znode's last modification, -1 where the state came in a controller's request (whose
     broker epoch then proves that it was meant for this incarnation of the broker). Two states of one topic
-    id are ordered by ``(leader_epoch, zk_version)``.
+    id are ordered by ``(leader_epoch, zk_version)``. ``unclean_start_epochs`` are pairs of a member of the ISR and the
+    ``Broker.unclean_start_epoch`` under which it was last known to be in sync; states that Kafka wrote have none.
     """
 
     topic: str
@@ -87,6 +94,7 @@ class PartitionState:
     zk_version: int = -1
     mzxid: int = -1
     assignment: PartitionAssignment = PartitionAssignment(())
+    unclean_start_epochs: tuple[tuple[int, int], ...] = ()
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Collection
 
 from kafkalite.cluster.control import ControlledShutdown, ControlResponse
-from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import ErrorCode
 from kafkalite.controller import elections
 from kafkalite.controller.events import BrokerChange, LeaderAndIsrAnswered, LogDirEvent, ReassignmentProgress
@@ -32,7 +31,11 @@ class BrokerEvents:
         self._deletion = deletion
 
     async def brokers_changed(self) -> None:
-        """Compare who is registered with who was; a changed broker epoch is a failure and a start."""
+        """Compare the registered brokers with those known.
+
+        All brokers that came count before any partition is planned for. So a broker that went and one that restarted
+        uncleanly are told apart, although both are seen at once: the partition waits for the one that went.
+        """
         term = self._term
         context = term.context
         live = await term.stores.brokers.live(term.watch(BrokerChange()))
@@ -58,24 +61,25 @@ class BrokerEvents:
         for broker_id in moved:
             context.brokers[broker_id] = live[broker_id]
             term.sender.update_broker(live[broker_id])
+        for broker_id in sorted(came | bounced):
+            context.brokers[broker_id] = live[broker_id]
+            term.sender.add_broker(live[broker_id])
         if went or bounced:
-            await self._failed(went | bounced)
+            await self._failed(went, bounced)
         if came or bounced:
-            await self._started([live[broker_id] for broker_id in sorted(came | bounced)])
+            await self._started(came | bounced)
         term.batch.brokers_changed()
 
-    async def _failed(self, broker_ids: Collection[int]) -> None:
+    async def _failed(self, went: Collection[int], bounced: Collection[int]) -> None:
+        broker_ids = {*went, *bounced}
         partitions = self._term.context.partitions_on(broker_ids)
-        await self._machine.drop_offline(partitions, f"broker {_numbers(broker_ids)} failed")
+        events = [f"broker {_numbers(ids)} {what}" for ids, what in ((went, "failed"), (bounced, "restarted")) if ids]
+        await self._machine.drop_offline(partitions, ", ".join(events), bounced)
         self._deletion.replicas_lost(broker_ids, partitions)
 
-    async def _started(self, brokers: Collection[Broker]) -> None:
+    async def _started(self, ids: set[int]) -> None:
         term = self._term
         context = term.context
-        for broker in brokers:
-            context.brokers[broker.id] = broker
-            term.sender.add_broker(broker)
-        ids = {broker.id for broker in brokers}
         reason = f"broker {_numbers(ids)} started"
         term.batch.everything(ids)
         partitions = [tp for tp in context.partitions_on(ids) if not context.is_deleting(tp)]
@@ -109,7 +113,7 @@ class BrokerEvents:
             for tp in context.partitions_on([broker.id])
             if tp in context.states and len(context.states[tp].replicas) > 1 and not context.is_deleting(tp)
         ]
-        plan = elections.move_off(context.is_reachable, term.epoch, context.shutting_down)
+        plan = elections.move_off(context, term.epoch, context.shutting_down)
         outcome = await self._machine.change(partitions, plan, f"controlled shutdown of broker {broker.id}")
         for topic_partition, refused in outcome.refused.items():
             log.warning("%s: broker %d must go on leading: %s", topic_partition, broker.id, refused.why)

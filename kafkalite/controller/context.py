@@ -73,6 +73,16 @@ class ControllerContext:
         """As :meth:`is_online`, with brokers that are about to stop counted in."""
         return broker_id in self.brokers and topic_partition not in self.offline_dirs.get(broker_id, ())
 
+    def broker_epoch(self, broker_id: int) -> int:
+        """The epoch of a registered broker, -1 for one that is not registered."""
+        broker = self.brokers.get(broker_id)
+        return -1 if broker is None else broker.epoch
+
+    def unclean_start_epoch(self, broker_id: int) -> int:
+        """``Broker.unclean_start_epoch`` of a registered broker, -1 for one that is not registered."""
+        broker = self.brokers.get(broker_id)
+        return -1 if broker is None else broker.unclean_start_epoch
+
     def partitions_on(self, broker_ids: Iterable[int]) -> list[TopicPartition]:
         """Every partition with a replica on one of the brokers, in order."""
         found: set[TopicPartition] = set()

@@ -4,6 +4,12 @@ Answers to: ``kafka.controller.{PartitionLeaderElectionAlgorithms,Election}``. P
 
 A *planner* takes a partition's present state and answers with the state to be written, with ``None`` where all is as
 it should be, or with :class:`Refused` where nobody can lead. Each written state has a leader epoch one higher.
+
+A member of the ISR *may lack records* where its broker started uncleanly since it was last known to be in sync: the
+broker may have lost power, and with it the end of its log. Such a member leaves the ISR as soon as a member that has
+all records is registered. While every registered member may lack records, the partition waits for those that are gone,
+because one of them may have all records. Once all of them are back and none surely has all records, the old leader
+leads again. So an acknowledged record is lost only where every member of the ISR started uncleanly.
 """
 
 from __future__ import annotations
@@ -11,13 +17,30 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from kafkalite.cluster.model import PartitionAssignment, PartitionState
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 
-IsOnline = Callable[[int, TopicPartition], bool]
-"""Whether a replica can serve: its broker lives, is not shutting down, and the replica's log directory works."""
+UNKNOWN_START = 0
+"""Recorded for a member of the ISR that may lack records: no broker's unclean start epoch, since no znode's czxid."""
+
+
+class Brokers(Protocol):
+    """What elections ask about brokers and their replicas."""
+
+    def is_online(self, broker_id: int, topic_partition: TopicPartition) -> bool:
+        """Whether a replica can serve: its broker lives, is not shutting down, and its log directory works."""
+
+    def is_reachable(self, broker_id: int, topic_partition: TopicPartition) -> bool:
+        """As :meth:`is_online`, with brokers that are about to stop counted in."""
+
+    def broker_epoch(self, broker_id: int) -> int:
+        """The epoch of a registered broker, -1 for one that is not registered."""
+
+    def unclean_start_epoch(self, broker_id: int) -> int:
+        """``Broker.unclean_start_epoch`` of a registered broker, -1 for one that is not registered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +92,31 @@ def controlled_shutdown_leader(
 # Planners
 
 
-def advance(state: PartitionState, controller_epoch: int, leader: int, isr: Sequence[int]) -> PartitionState:
-    """The state that follows ``state``: leader epoch one higher, ``zk_version`` still that of the znode as read."""
+def may_lack_records(state: PartitionState, replica: int, brokers: Brokers) -> bool:
+    """Whether the broker of a member of the ISR is registered and started uncleanly since the member was in sync.
+
+    Where the state does not say under which unclean start epoch that was (Kafka wrote it), an unclean start after the
+    state was written counts. Of a broker that is not registered nothing is known.
+    """
+    started = brokers.unclean_start_epoch(replica)
+    if started < 0:
+        return False
+    recorded = dict(state.unclean_start_epochs).get(replica)
+    return 0 <= state.mzxid < started if recorded is None else started != recorded
+
+
+def complete_isr(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
+    """The members of the ISR of which it is not known that they may lack records."""
+    return tuple(replica for replica in state.isr if not may_lack_records(state, replica, brokers))
+
+
+def advance(
+    state: PartitionState, controller_epoch: int, leader: int, isr: Sequence[int], brokers: Brokers
+) -> PartitionState:
+    """The state that follows ``state``: leader epoch one higher, ``zk_version`` still that of the znode as read.
+
+    What is recorded of unclean starts goes on. The leader's is recorded anew: its log is what counts from now on.
+    """
     assert leader == NO_LEADER or leader in isr, f"leader {leader} of {state.topic_partition} is not in its ISR {isr}"
     return PartitionState(
         topic=state.topic,
@@ -82,18 +128,30 @@ def advance(state: PartitionState, controller_epoch: int, leader: int, isr: Sequ
         controller_epoch=controller_epoch,
         zk_version=state.zk_version,
         assignment=state.assignment,
+        unclean_start_epochs=_record(state, leader, isr, brokers),
     )
+
+
+def _record(state: PartitionState, leader: int, isr: Sequence[int], brokers: Brokers) -> tuple[tuple[int, int], ...]:
+    epochs = dict(state.unclean_start_epochs)
+    for replica in isr:
+        started = brokers.unclean_start_epoch(replica)
+        if started < 0 or (replica in epochs and replica != leader):
+            continue
+        lacking = replica != leader and may_lack_records(state, replica, brokers)
+        epochs[replica] = UNKNOWN_START if lacking else started
+    return tuple((replica, epochs[replica]) for replica in isr if replica in epochs)
 
 
 def first_state(
     topic_partition: TopicPartition,
     assignment: PartitionAssignment,
-    is_online: IsOnline,
+    brokers: Brokers,
     controller_epoch: int,
     topic_id: uuid.UUID = ZERO_UUID,
 ) -> PartitionState | Refused:
     """The state of a partition that never had one: all online replicas in sync, the first of them leads."""
-    online = tuple(replica for replica in assignment.replicas if is_online(replica, topic_partition))
+    online = tuple(replica for replica in assignment.replicas if brokers.is_online(replica, topic_partition))
     if not online:
         return Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"none of the replicas {list(assignment.replicas)} is online")
     return PartitionState(
@@ -106,47 +164,59 @@ def first_state(
         controller_epoch=controller_epoch,
         zk_version=0,
         assignment=assignment,
+        unclean_start_epochs=tuple((replica, brokers.unclean_start_epoch(replica)) for replica in online),
     )
 
 
-def elect_offline(is_online: IsOnline, controller_epoch: int, unclean: bool = False) -> Planner:
+def elect_offline(brokers: Brokers, controller_epoch: int, unclean: bool = False) -> Planner:
     """Plan for partitions whose leader is gone. A partition with an online leader is left alone."""
 
     def plan(state: PartitionState) -> Plan:
-        online = _online(state, is_online)
-        if state.leader in online:
+        if state.leader in _online(state, brokers):
             return None
-        elected = offline_leader(state.replicas, state.isr, online, unclean)
-        if elected is None:
-            return Refused(
-                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-                f"no replica in the ISR {list(state.isr)} is online (online: {sorted(online)})",
-            )
-        leader, was_unclean = elected
-        isr = (leader,) if was_unclean else tuple(replica for replica in state.isr if replica in online)
-        return advance(state, controller_epoch, leader, isr)
+        return _elect(state, brokers, controller_epoch, unclean)
 
     return plan
 
 
-def elect_preferred(is_online: IsOnline, controller_epoch: int) -> Planner:
+def _elect(state: PartitionState, brokers: Brokers, controller_epoch: int, unclean: bool) -> PartitionState | Refused:
+    """Elect a leader that has all records; else, where all of the ISR are back, or ``unclean``, the best there is."""
+    online = _online(state, brokers)
+    complete = complete_isr(state, brokers)
+    elected = offline_leader(state.replicas, complete, online, False)
+    if elected is None and (unclean or (not complete and _all_back(state, brokers))):
+        back = [replica for replica in (state.leader, *state.replicas) if replica in online and replica in state.isr]
+        elected = (back[0], True) if back else offline_leader(state.replicas, (), online, unclean)
+    if elected is None:
+        lacking = [replica for replica in state.isr if replica in online and replica not in complete]
+        return Refused(
+            ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+            f"no replica in the ISR {list(state.isr)} is online and has all records (online: {sorted(online)}; may "
+            f"lack records after an unclean start: {lacking})",
+        )
+    leader, was_unclean = elected
+    isr = (leader,) if was_unclean else tuple(replica for replica in complete if replica in online)
+    return advance(state, controller_epoch, leader, isr, brokers)
+
+
+def elect_preferred(brokers: Brokers, controller_epoch: int) -> Planner:
     """Plan that gives leadership back to the first replica of the assignment; the ISR stays."""
 
     def plan(state: PartitionState) -> Plan:
-        if state.leader == state.replicas[0] and is_online(state.leader, state.topic_partition):
+        if state.leader == state.replicas[0] and brokers.is_online(state.leader, state.topic_partition):
             return None
-        leader = preferred_leader(state.replicas, state.isr, _online(state, is_online))
+        leader = preferred_leader(state.replicas, complete_isr(state, brokers), _online(state, brokers))
         if leader is None:
             return Refused(
                 ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
                 f"preferred leader {state.replicas[0]} is offline or not in the ISR {list(state.isr)}",
             )
-        return advance(state, controller_epoch, leader, state.isr)
+        return advance(state, controller_epoch, leader, state.isr, brokers)
 
     return plan
 
 
-def elect_for_reassignment(is_online: IsOnline, controller_epoch: int) -> Planner:
+def elect_for_reassignment(brokers: Brokers, controller_epoch: int) -> Planner:
     """Plan that completes a reassignment in one write: leader in the target, removed replicas out of the ISR.
 
     The assignment in the state is the final one already.
@@ -156,75 +226,76 @@ def elect_for_reassignment(is_online: IsOnline, controller_epoch: int) -> Planne
     """
 
     def plan(state: PartitionState) -> Plan:
-        online = _online(state, is_online)
+        online = _online(state, brokers)
         target = state.replicas
         leader: int | None = state.leader
         if leader not in target or leader not in online:
-            leader = reassign_leader(target, state.isr, online)
+            leader = reassign_leader(target, complete_isr(state, brokers), online)
         if leader is None:
             return Refused(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
                 f"no target replica of {list(target)} is online and in the ISR {list(state.isr)}",
             )
         isr = tuple(replica for replica in state.isr if replica in target)
-        return advance(state, controller_epoch, leader, isr)
+        return advance(state, controller_epoch, leader, isr, brokers)
 
     return plan
 
 
-def move_off(is_online: IsOnline, controller_epoch: int, shutting_down: Collection[int]) -> Planner:
-    """Plan for a controlled shutdown: those who are about to stop neither lead nor stay in the ISR.
-
-    ``is_online`` is asked of the brokers that are shutting down as well: they still serve.
-    """
+def move_off(brokers: Brokers, controller_epoch: int, shutting_down: Collection[int]) -> Planner:
+    """Plan for a controlled shutdown: brokers that are about to stop neither lead nor stay in the ISR."""
 
     def plan(state: PartitionState) -> Plan:
         isr = tuple(replica for replica in state.isr if replica not in shutting_down)
+        complete = complete_isr(state, brokers)
         if state.leader not in shutting_down:
-            # A follower only: its ISR entry goes, unless it is the last one.
-            if isr == state.isr or not isr:
+            # A follower only: its ISR entry goes, unless it is the last one that has all records.
+            if isr == state.isr or not set(isr) & set(complete):
                 return None
-            return advance(state, controller_epoch, state.leader, isr)
-        online = _online(state, is_online)
-        leader = controlled_shutdown_leader(state.replicas, state.isr, online, shutting_down)
+            return advance(state, controller_epoch, state.leader, isr, brokers)
+        reachable = {r for r in state.replicas if brokers.is_reachable(r, state.topic_partition)}
+        leader = controlled_shutdown_leader(state.replicas, complete, reachable, shutting_down)
         if leader is None:
             return Refused(
                 ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
                 f"no other replica in the ISR {list(state.isr)} is online",
             )
-        return advance(state, controller_epoch, leader, isr)
+        return advance(state, controller_epoch, leader, isr, brokers)
 
     return plan
 
 
-def drop_replicas(is_online: IsOnline, is_reachable: IsOnline, controller_epoch: int) -> Planner:
-    """Plan for replicas that went offline: elect where the leader went, shrink the ISR where a follower went.
+def drop_replicas(brokers: Brokers, controller_epoch: int, registered_anew: Collection[int] = ()) -> Planner:
+    """Plan for replicas that went offline or may lack records: they leave the ISR, and cease to lead.
 
-    Gone is who is not ``is_reachable`` (a broker that is about to stop still serves, but is not elected) or holds no
-    replica any more. Where nobody can lead, the partition is left without a leader, and the last member of its ISR
-    stays in it (the old leader, where that is one of them: nobody has more), because only that one may lead cleanly
-    again.
+    A broker that is not reachable, or that holds no replica any more, is gone (a broker that is about to stop still
+    serves, but is not elected). Where no member that is there surely has all records, the partition is left without a
+    leader and the ISR as it is: the first of those that are gone to come back with all records leads.
+
+    A leader that registered after the state was written (``registered_anew`` are known to have) leads on under a new
+    leader epoch, because it ceased to lead at the end of its session.
     """
-    elect = elect_offline(is_online, controller_epoch)
 
     def plan(state: PartitionState) -> Plan:
         topic_partition = state.topic_partition
-        kept = [r for r in state.isr if r in state.replicas and is_reachable(r, topic_partition)]
+        held = [replica for replica in state.isr if replica in state.replicas]
+        complete = complete_isr(state, brokers)
+        kept = [r for r in held if r in complete and brokers.is_reachable(r, topic_partition)]
         leader = state.leader if state.leader in kept else NO_LEADER
         if leader == NO_LEADER:
-            elected = elect(state)
+            elected = _elect(state, brokers, controller_epoch, unclean=False)
             if isinstance(elected, PartitionState):
                 return elected
-        if not kept and state.isr:
-            kept = [state.leader if state.leader in state.isr else state.isr[-1]]
-        if leader == state.leader and tuple(kept) == state.isr:
+        is_renewed = leader in registered_anew or 0 <= state.mzxid < brokers.broker_epoch(leader)
+        kept = kept or held or list(state.isr[-1:])
+        if leader == state.leader and tuple(kept) == state.isr and not is_renewed:
             return None
-        return advance(state, controller_epoch, leader, kept)
+        return advance(state, controller_epoch, leader, kept, brokers)
 
     return plan
 
 
-def reassign(is_online: IsOnline, controller_epoch: int) -> Planner:
+def reassign(brokers: Brokers, controller_epoch: int) -> Planner:
     """Plan for a reassignment that begins or changes: a new leader epoch, and whoever lost its replica leaves the ISR.
 
     The assignment in the state is the new one already. The leader stays unless its replica was taken away. Refused
@@ -232,25 +303,32 @@ def reassign(is_online: IsOnline, controller_epoch: int) -> Planner:
     """
 
     def plan(state: PartitionState) -> Plan:
-        isr = surviving_isr(state.isr, state.assignment)
-        if not isr:
+        surviving = surviving_isr(state, state.assignment, brokers)
+        if not surviving:
             return Refused(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 f"no replica in the ISR {list(state.isr)} is among the new replicas {list(state.replicas)}",
             )
+        isr = tuple(replica for replica in state.isr if replica in state.replicas)
         leader: int | None = state.leader
         if leader not in isr:
-            leader = reassign_leader(state.replicas, isr, _online(state, is_online))
-        return advance(state, controller_epoch, NO_LEADER if leader is None else leader, isr)
+            leader = reassign_leader(state.replicas, surviving, _online(state, brokers))
+        return advance(state, controller_epoch, NO_LEADER if leader is None else leader, isr, brokers)
 
     return plan
 
 
-def surviving_isr(isr: Sequence[int], assignment: PartitionAssignment) -> tuple[int, ...]:
-    """Who of the ISR holds a replica under ``assignment``."""
-    return tuple(replica for replica in isr if replica in assignment.replicas)
+def surviving_isr(state: PartitionState, assignment: PartitionAssignment, brokers: Brokers) -> tuple[int, ...]:
+    """The members of the ISR that may have all records and hold a replica under ``assignment``."""
+    return tuple(replica for replica in complete_isr(state, brokers) if replica in assignment.replicas)
 
 
-def _online(state: PartitionState, is_online: IsOnline) -> set[int]:
+def _online(state: PartitionState, brokers: Brokers) -> set[int]:
     topic_partition = state.topic_partition
-    return {replica for replica in state.replicas if is_online(replica, topic_partition)}
+    return {replica for replica in state.replicas if brokers.is_online(replica, topic_partition)}
+
+
+def _all_back(state: PartitionState, brokers: Brokers) -> bool:
+    """Whether every member of the ISR that holds a replica can be reached."""
+    topic_partition = state.topic_partition
+    return all(brokers.is_reachable(r, topic_partition) for r in state.isr if r in state.replicas)

@@ -90,7 +90,7 @@ class Leadership:
     ) -> Mapping[TopicPartition, Answer]:
         context = self._term.context
         if election == "preferred":
-            plan = elections.elect_preferred(context.is_online, self._term.epoch)
+            plan = elections.elect_preferred(context, self._term.epoch)
             outcome = await self._machine.change(partitions, plan, f"preferred leader election, {reason}")
             failed = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
         else:

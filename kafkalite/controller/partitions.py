@@ -6,11 +6,11 @@ Answers to: ``kafka.controller.{PartitionStateMachine,ReplicaStateMachine}`` (th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from kafkalite.cluster.model import PartitionState
 from kafkalite.common.tasks import gather
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.controller import elections
 from kafkalite.controller.elections import Refused
 from kafkalite.controller.partition_states import PartitionPhase
@@ -44,7 +44,7 @@ class PartitionMachine:
             first = elections.first_state(
                 topic_partition,
                 assignment,
-                context.is_online,
+                context,
                 self._term.epoch,
                 context.topic_id(topic_partition.topic),
             )
@@ -74,17 +74,23 @@ class PartitionMachine:
                 context.settle(topic_partition)
                 self._term.batch.state(context.states[topic_partition])
 
-    async def drop_offline(self, partitions: Iterable[TopicPartition], reason: str) -> Outcome:
-        """Elect and shrink where replicas went; unclean where nobody is left and the topic allows it."""
+    async def drop_offline(
+        self, partitions: Iterable[TopicPartition], reason: str, registered_anew: Collection[int] = ()
+    ) -> Outcome:
+        """Elect and shrink where replicas went or may lack records; unclean where the topic allows it and no other can.
+
+        ``registered_anew`` are brokers that have just registered in a new session.
+        """
         context = self._term.context
         partitions = [tp for tp in partitions if tp in context.states and not context.is_deleting(tp)]
-        plan = elections.drop_replicas(context.is_online, context.is_reachable, self._term.epoch)
+        plan = elections.drop_replicas(context, self._term.epoch, registered_anew)
         outcome = await self._writer.change(partitions, plan, reason)
         self._announce(outcome)
         for topic_partition in partitions:
             if topic_partition in context.states:
                 context.settle(topic_partition)
                 context.settle_replicas(topic_partition)
+                self._warn_of_waiting(topic_partition)
         await self._unclean([tp for tp in partitions if tp in context.unled], reason)
         return outcome
 
@@ -98,7 +104,7 @@ class PartitionMachine:
     async def elect_offline(self, partitions: Iterable[TopicPartition], reason: str, unclean: bool = False) -> Outcome:
         """Elect leaders where the leader is gone; ``unclean`` allows it to whoever is online, whatever is lost."""
         context = self._term.context
-        plan = elections.elect_offline(context.is_online, self._term.epoch, unclean)
+        plan = elections.elect_offline(context, self._term.epoch, unclean)
         outcome = await self._writer.change(partitions, plan, reason)
         self._announce(outcome)
         if not unclean:
@@ -115,6 +121,19 @@ class PartitionMachine:
         for topic_partition, state in outcome.changed.items():
             self._term.context.settle(topic_partition)
             self._term.batch.state(state)
+
+    def _warn_of_waiting(self, topic_partition: TopicPartition) -> None:
+        context = self._term.context
+        state = context.states[topic_partition]
+        gone = [replica for replica in state.isr if not context.is_reachable(replica, topic_partition)]
+        if state.leader == NO_LEADER and gone and len(gone) < len(state.isr):
+            log.warning(
+                "%s: waits for broker %s, because the others of its ISR %s started uncleanly and may lack records; "
+                "start that broker, or elect with kafka-leader-election --election-type unclean and accept the loss",
+                topic_partition,
+                " or ".join(map(str, gone)),
+                list(state.isr),
+            )
 
     async def _unclean(self, partitions: list[TopicPartition], reason: str) -> None:
         """Unclean elections for those without a leader that have an online replica and a topic that allows it."""

@@ -158,7 +158,7 @@ class Reassignments:
             if current is None or state is None:
                 answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
                 continue
-            if not elections.surviving_isr(state.isr, new):
+            if not elections.surviving_isr(state, new, context):
                 answers[topic_partition] = (
                     ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                     f"No replica in the ISR {list(state.isr)} is among the replicas {list(new.replicas)}.",
@@ -183,7 +183,7 @@ class Reassignments:
         open_ = await self._complete_where_possible(partitions)
         for topic_partition in open_:
             term.context.settle_replicas(topic_partition)
-        await self._machine.change(open_, elections.reassign(term.context.is_online, term.epoch), "reassignment")
+        await self._machine.change(open_, elections.reassign(term.context, term.epoch), "reassignment")
 
     async def _complete_where_possible(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
         """Returns the partitions that have to wait for their target to be in sync."""
@@ -211,7 +211,7 @@ class Reassignments:
             before[topic_partition] = current
             self._set(topic_partition, PartitionAssignment(current.target))
         outcome = await self._machine.change(
-            partitions, elections.elect_for_reassignment(context.is_online, term.epoch), "reassignment completed"
+            partitions, elections.elect_for_reassignment(context, term.epoch), "reassignment completed"
         )
         refused: dict[TopicPartition, Refused] = outcome.refused
         changes: dict[str, dict[int, PartitionAssignment]] = {}

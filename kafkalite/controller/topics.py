@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.types import ZERO_UUID, TopicPartition, random_uuid
+from kafkalite.controller import elections
 from kafkalite.controller.events import IsrChange, TopicChange
 from kafkalite.controller.partitions import PartitionMachine
 from kafkalite.controller.state_writer import StateWriter
@@ -156,13 +157,18 @@ class TopicEvents:
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("%s: isr is now %s", topic_partition, list(state.isr))
                 term.batch.metadata(state)
-        # A leader may have taken a replica in whose broker we have just seen go: then it is ours to take it out.
+        # A leader may have taken in a replica whose broker went, or restarted uncleanly, meanwhile: the controller
+        # takes it out again.
         dead = [
             tp
             for tp, state in ((tp, term.context.states.get(tp)) for tp in partitions)
-            if state is not None and not all(term.context.is_reachable(replica, tp) for replica in state.isr)
+            if state is not None
+            and not all(
+                term.context.is_reachable(replica, tp) and not elections.may_lack_records(state, replica, term.context)
+                for replica in state.isr
+            )
         ]
         if dead:
-            await self._machine.drop_offline(dead, "a dead replica in the ISR")
+            await self._machine.drop_offline(dead, "a dead or restarted replica in the ISR")
         await term.commit_all([Delete(f"{ISR_CHANGES}/{name}") for name in names])
         return partitions

@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
@@ -46,6 +47,42 @@ CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _PROGRESS_EVERY = 5.0
 
 
+@dataclass(frozen=True, slots=True)
+class CleanShutdown:
+    """The mark of a clean shutdown: the broker epoch at the time, and what the next start needs to keep its logs' life.
+
+    ``unclean_start_epoch`` is ``Broker.unclean_start_epoch``, -1 where the broker had none. ``directories`` is how many
+    log directories the broker had: with fewer of them, the next start lacks logs. Kafka writes and reads the broker
+    epoch alone, and its epoch after an unclean start is that broker epoch.
+    """
+
+    broker_epoch: int = -1
+    unclean_start_epoch: int = -1
+    directories: int = -1
+
+    def encode(self) -> bytes:
+        """As Kafka's JSON, with two keys more, which Kafka ignores."""
+        value = {
+            "version": 0,
+            "brokerEpoch": self.broker_epoch,
+            "uncleanStartEpoch": self.unclean_start_epoch,
+            "directories": self.directories,
+        }
+        return json.dumps(value, separators=(",", ":")).encode()
+
+    @classmethod
+    def decode(cls, data: bytes) -> CleanShutdown:
+        """The reverse; the epochs are unknown where the text is not that JSON (a mark of Kafka before 3.8 is empty)."""
+        try:
+            value = json.loads(data)
+            broker_epoch = int(value["brokerEpoch"])
+            return cls(
+                broker_epoch, int(value.get("uncleanStartEpoch", broker_epoch)), int(value.get("directories", -1))
+            )
+        except (ValueError, TypeError, KeyError, AttributeError):
+            return cls()
+
+
 class LogDir:
     """A directory of partitions, held by one broker at a time."""
 
@@ -55,6 +92,8 @@ class LogDir:
         self._lock: int | None = None
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """How far each log was compacted, as :meth:`load` found it."""
+        self.clean_shutdown: CleanShutdown | None = None
+        """What the last shutdown left, as :meth:`load` found it; ``None`` where it was not a clean one."""
 
     def open(self, broker_id: int, cluster_id: str | None, now_ms: int) -> None:
         """Make, lock and check the directory. ``now_ms``: the time of day, noted where the owner is written.
@@ -86,18 +125,21 @@ class LogDir:
             self._fs.unlock(f"{self.path}/{LOCK_FILE}", self._lock)
             self._lock = None
 
-    def mark_clean(self, broker_epoch: int = -1) -> None:
+    def mark_clean(self, mark: CleanShutdown) -> None:
         """Say that all logs were closed in order, so that the next start need not look at every batch."""
-        text = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
-        self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", text.encode())
+        self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", mark.encode())
 
-    def _take_clean_mark(self) -> bool:
-        """Whether the last shutdown was clean. The mark goes at once: a crash while loading is a crash."""
-        clean = self._fs.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
-        if clean:
-            # Lost power must not bring it back: nothing that this life of the broker writes would be looked at.
-            self._fs.sync_dir(self.path)
-        return clean
+    def _take_clean_mark(self) -> CleanShutdown | None:
+        """The mark of a clean shutdown. It goes at once: a crash while loading is a crash."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        try:
+            data = self._fs.read_file(path)
+        except FileNotFoundError:
+            return None
+        self._fs.remove(path)
+        # Lost power must not bring it back: nothing that this life of the broker writes would be looked at.
+        self._fs.sync_dir(self.path)
+        return CleanShutdown.decode(data)
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         path = f"{self.path}/{name}"
@@ -112,7 +154,8 @@ class LogDir:
 
     def load(self, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
         """Open every log in the directory. Blocks; raises ``OSError`` where the directory cannot be used."""
-        clean = self._take_clean_mark()
+        self.clean_shutdown = self._take_clean_mark()
+        clean = self.clean_shutdown is not None
         names = []
         for name in sorted(self._fs.list_dir(self.path)):
             path = f"{self.path}/{name}"

@@ -27,7 +27,7 @@ from kafkalite.log.flushing import FlushWork
 from kafkalite.log.fs import NOT_THE_DISK, PASSING, FilePool, FileSystem, default_pool_limit
 from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
-from kafkalite.log.log_dir import LogDir
+from kafkalite.log.log_dir import CleanShutdown, LogDir
 from kafkalite.log.services import LogServices
 from kafkalite.log.upkeep import Upkeep, setting
 from kafkalite.record.batch import CorruptRecordError
@@ -58,6 +58,9 @@ class LogManager:
         self.log_dirs: tuple[str, ...] = tuple(dict.fromkeys(path.rstrip("/") or "/" for path in log_dirs))
         self.logs: dict[TopicPartition, Log] = {}
         self.offline_dirs: set[str] = set()
+        self.unclean_start_epoch = -1
+        """``Broker.unclean_start_epoch`` that the logs were closed with, -1 where one of the directories was not closed
+        in order: then the broker's next registration begins a new life of its logs."""
         self.on_dir_failure: Callable[[str], None] = _nobody
         self._owner = (broker_id, cluster_id)
         self._fs = fs
@@ -107,8 +110,16 @@ class LogManager:
         if not self._dirs:
             raise StartupError(f"None of the log directories can be used: {', '.join(self.log_dirs)}; correct log.dirs")
         self._services.cutting = self._cutting
+        self.unclean_start_epoch = self._closed_with()
         self._upkeep.start()
         self._cleaner.start()
+
+    def _closed_with(self) -> int:
+        count = len(self.log_dirs)
+        marks = [directory.clean_shutdown for directory in self._dirs.values()]
+        known = [mark for mark in marks if mark is not None and mark.directories in (-1, count)]
+        epochs = {mark.unclean_start_epoch for mark in known}
+        return epochs.pop() if len(known) == count and len(epochs) == 1 else -1
 
     async def _load(self, directory: LogDir) -> None:
         try:
@@ -287,8 +298,11 @@ class LogManager:
 
     # -- the end
 
-    async def shutdown(self, broker_epoch: int = -1) -> None:
-        """Close every log, write the checkpoints and mark each directory as cleanly shut down."""
+    async def shutdown(self, broker_epoch: int = -1, unclean_start_epoch: int = -1) -> None:
+        """Close every log, write the checkpoints and mark each directory as cleanly shut down.
+
+        The epochs are those of this broker's registration, for the next start.
+        """
         self._upkeep.close()
         self._cleaner.close()
         self._deleter.close()
@@ -303,7 +317,7 @@ class LogManager:
         await gather([writer.drain() for writer in self._writers.values()])
         for path, directory in list(self._dirs.items()):
             try:
-                directory.mark_clean(broker_epoch)
+                directory.mark_clean(CleanShutdown(broker_epoch, unclean_start_epoch, len(self.log_dirs)))
             except OSError as error:
                 log.error("%s could not be marked as cleanly shut down: %s", path, error)
         for existing in self.logs.values():

@@ -3,7 +3,7 @@
 Answers to: the generated ``LeaderAndIsr``, ``UpdateMetadata``, ``StopReplica``, ``ControlledShutdown`` messages. Pure.
 
 Partition states are grouped by topic, so that a name and an id are said once, and are plain arrays: a thousand
-of them take some 30 KB. A frame is ``[correlation id, kind, fields]``.
+of them take some 40 KB. A frame is ``[correlation id, kind, fields]``.
 """
 
 from __future__ import annotations
@@ -116,23 +116,35 @@ def _write_state(state: PartitionState) -> tuple[Any, ...]:
         assignment.replicas,
         assignment.adding,
         assignment.removing,
+        state.unclean_start_epochs,
     )
 
 
 def _write_broker(broker: Broker) -> tuple[Any, ...]:
     endpoints = [(e.listener, e.security_protocol, e.host, e.port) for e in broker.endpoints]
-    return broker.id, endpoints, broker.rack, broker.epoch
+    return broker.id, endpoints, broker.rack, broker.epoch, broker.unclean_start_epoch
 
 
 def _read_states(topics: tuple[Any, ...]) -> tuple[PartitionState, ...]:
     states = []
     for topic, raw_id, entries in topics:
         topic_id = uuid.UUID(bytes=raw_id)
-        for partition, leader, epoch, isr, controller_epoch, version, mzxid, replicas, adding, removing in entries:
+        for entry in entries:
+            partition, leader, epoch, isr, controller_epoch, version, mzxid, replicas, adding, removing, started = entry
             assignment = PartitionAssignment(replicas, adding, removing)
             states.append(
                 PartitionState(
-                    topic, partition, topic_id, leader, epoch, isr, controller_epoch, version, mzxid, assignment
+                    topic,
+                    partition,
+                    topic_id,
+                    leader,
+                    epoch,
+                    isr,
+                    controller_epoch,
+                    version,
+                    mzxid,
+                    assignment,
+                    started,
                 )
             )
     return tuple(states)
@@ -140,8 +152,8 @@ def _read_states(topics: tuple[Any, ...]) -> tuple[PartitionState, ...]:
 
 def _read_brokers(brokers: tuple[Any, ...]) -> tuple[Broker, ...]:
     return tuple(
-        Broker(number, tuple(Endpoint(*endpoint) for endpoint in endpoints), rack, epoch)
-        for number, endpoints, rack, epoch in brokers
+        Broker(number, tuple(Endpoint(*endpoint) for endpoint in endpoints), rack, epoch, unclean_start_epoch)
+        for number, endpoints, rack, epoch, unclean_start_epoch in brokers
     )
 
 

@@ -3,10 +3,10 @@
 Answers to: ``kafka.server.{ZkAlterPartitionManager,ReplicaManager}``'s ISR shrinking and ``IsrChangePropagator``.
 Deterministic.
 
-One write a partition is under way at a time. It ends in one of four ways: acknowledged; refused (another wrote the
-znode: read it again); unknown (the connection went: read it again, when it is back, before anything else); or the
-session ended, and with it this broker's right to lead. Until then the maximal ISR counts. While the session is
-suspended nothing is begun.
+One write a partition is under way at a time. It is acknowledged; or refused, because another wrote the znode or the
+session that it is bound to is over; or its outcome is unknown, because the connection went. In the last two cases the
+znode is read again, as soon and as often as it takes, before anything else. Until then the maximal ISR counts. While
+the session is suspended nothing is begun. The end of the session itself ends this broker's right to lead.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from kafkalite.replication.isr import IsrState, committed
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.ports import IsrPort
 from kafkalite.zk.port import BadVersionError, NoNodeError, SessionExpiredError, ZkError
+from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 if TYPE_CHECKING:
     from kafkalite.replication.replicas import Replicas
@@ -157,23 +158,36 @@ class IsrUpdates:
 
     def _write(self, partition: Partition, pending: IsrState) -> None:
         partition.set_isr(pending)
-        spawn(self._write_state(partition, pending), f"writing the ISR of {partition.topic_partition}")
+        state = partition.state.with_(
+            isr=pending.proposed,
+            zk_version=pending.zk_version,
+            unclean_start_epochs=self._unclean_start_epochs(partition, pending),
+        )
+        spawn(self._write_state(partition, pending, state), f"writing the ISR of {partition.topic_partition}")
 
-    async def _write_state(self, partition: Partition, pending: IsrState) -> None:
-        state = partition.state.with_(isr=pending.proposed, zk_version=pending.zk_version)
+    def _unclean_start_epochs(self, partition: Partition, pending: IsrState) -> tuple[tuple[int, int], ...]:
+        """Members keep what the state says; one that joins has the epoch of the life in which it caught up.
+
+        Metadata name that life, because :meth:`_is_eligible` has compared its broker epoch with the follower's.
+        """
+        epochs = dict(partition.state.unclean_start_epochs)
+        for replica in pending.proposed:
+            if replica not in pending.committed:
+                broker = self._replicas.metadata.broker(replica)
+                epochs[replica] = -1 if broker is None else broker.unclean_start_epoch
+        return tuple((replica, epochs[replica]) for replica in pending.proposed if epochs.get(replica, -1) >= 0)
+
+    async def _write_state(self, partition: Partition, pending: IsrState, state: PartitionState) -> None:
         try:
             written = await self._isr.update(state, self.session)
         except (BadVersionError, NoNodeError):
             await self._reread(partition, pending)
-        except SessionExpiredError:
-            # Not applied, and this broker no longer leads; the end of the session stops the partition.
-            pass
-        except ZkError as error:
+        except (ZkError, MalformedZnodeError) as error:
             log.info("%s: outcome of an ISR change unknown: %s", partition.topic_partition, error)
             await self._reread(partition, pending)
         else:
             if partition.isr is pending:
-                self._committed(partition, written.isr, written.zk_version)
+                self._committed(partition, written)
                 self._tell(partition.topic_partition)
 
     async def _reread(self, partition: Partition, pending: IsrState) -> None:
@@ -184,32 +198,38 @@ class IsrUpdates:
             return
         try:
             current = await self._isr.read(partition.state)
-        except SessionExpiredError:
-            return
-        except ZkError as error:
+        except (ZkError, MalformedZnodeError) as error:
             log.info("%s: cannot read its state: %s", partition.topic_partition, error)
-            if partition.isr is pending:
-                self._unknown[partition] = pending
-                self._clock.call_later(_REREAD_SECONDS, self._reread_unknown, partition)
+            self._reread_later(partition, pending)
             return
         if partition.isr is not pending or current is None:
             # Stopped meanwhile, or the topic is being deleted and this partition will be stopped.
             return
         if current.leader_epoch == partition.leader_epoch:
-            self._committed(partition, current.isr, current.zk_version)
+            self._committed(partition, current)
             if current.isr == pending.proposed:
                 self._tell(partition.topic_partition)
-        else:
+        elif current.leader_epoch > partition.leader_epoch:
             self.on_newer(current)
+        else:
+            # The controller's request came before this ZooKeeper server had what the controller wrote.
+            self._reread_later(partition, pending)
+
+    def _reread_later(self, partition: Partition, pending: IsrState) -> None:
+        if partition.isr is pending and not self._closed:
+            self._unknown[partition] = pending
+            self._clock.call_later(_REREAD_SECONDS, self._reread_unknown, partition)
 
     def _reread_unknown(self, partition: Partition) -> None:
         pending = self._unknown.pop(partition, None)
         if pending is not None:
             spawn(self._reread(partition, pending), f"reading the state of {partition.topic_partition}")
 
-    def _committed(self, partition: Partition, isr: tuple[int, ...], zk_version: int) -> None:
-        partition.state = partition.state.with_(isr=isr, zk_version=zk_version)
-        partition.set_isr(committed(isr, zk_version))
+    def _committed(self, partition: Partition, found: PartitionState) -> None:
+        partition.state = partition.state.with_(
+            isr=found.isr, zk_version=found.zk_version, unclean_start_epochs=found.unclean_start_epochs
+        )
+        partition.set_isr(committed(found.isr, found.zk_version))
         effects = Effects()
         if partition.advance_high_watermark():
             effects.high_watermark(partition)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from twisted.python.failure import Failure
+
 from kafkalite.broker.registration import Registration
 from kafkalite.cluster.model import Broker, Endpoint
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
+from kafkalite.zk.port import ConnectionLostError
 from kafkalite.zk.stores.brokers import BrokerStore
 
 BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),))
@@ -33,6 +36,11 @@ class World:
 
     def owner(self) -> int:
         return self.zookeeper.tree.node("/brokers/ids/1").stat().ephemeral_owner
+
+    def live(self) -> Broker:
+        found: list[dict[int, Broker]] = []
+        deferred(BrokerStore(self.client, self.clock).live()).addCallback(found.append)
+        return found[0][1]
 
 
 def test_each_new_session_registers_anew_with_a_greater_epoch() -> None:
@@ -72,3 +80,55 @@ def test_stop_withdraws_the_registration() -> None:
     deferred(world.registration.start())
     deferred(world.registration.stop())
     assert "/brokers/ids/1" not in world.zookeeper.paths()
+
+
+def test_a_session_that_is_exchanged_while_the_former_znode_is_waited_for() -> None:
+    """The guardian and the fence of ISR writes get the session in which the znode was made."""
+    world = World()
+    former = world.zookeeper.client()
+    deferred(BrokerStore(former, world.clock).register(BROKER))
+    begun_in = world.client.session
+
+    def expire(name: str, path: str) -> None:
+        if (name, path) == ("exists", "/brokers/ids/1"):
+            world.client.before = None
+            world.client.expire_session()
+
+    world.client.before = expire
+    deferred(world.registration.start())
+    assert world.registered == [], "the former znode stands"
+    former.close()
+    world.clock.advance(0.1)
+    assert world.client.session != begun_in
+    assert [session for _, session in world.registered] == [world.owner()] == [world.client.session]
+
+
+def test_a_start_that_a_lost_connection_ended_can_be_tried_again() -> None:
+    world = World()
+
+    def lose(name: str, path: str) -> None:
+        if name == "create" and path == "/brokers/ids/1":
+            world.client.before = None
+            world.client.lose_connection()
+
+    world.client.before = lose
+    failed: list[Failure] = []
+    deferred(world.registration.start()).addErrback(failed.append)
+    assert isinstance(failed[0].value, ConnectionLostError)
+    world.client.expire_session()
+    world.client.reconnect()
+    deferred(world.registration.start())
+    assert [session for _, session in world.registered] == [world.owner()] == [world.client.session]
+
+
+def test_an_unclean_start_is_told_by_every_later_registration() -> None:
+    world = World()
+    deferred(world.registration.start())
+    first, _ = world.registered[0]
+    assert world.registration.unclean_start_epoch == first
+    assert b"unclean_start_epoch" not in world.zookeeper.data("/brokers/ids/1"), "it is the epoch of this very znode"
+    assert (world.live().epoch, world.live().unclean_start_epoch) == (first, first)
+    world.client.expire_session()
+    world.client.reconnect()
+    assert world.live().epoch > first
+    assert world.live().unclean_start_epoch == first, "the same process, the same logs"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from kafkalite.cluster.control import ControlRequest, ControlResponse, LeaderAndIsr, StopReplica, UpdateMetadata
@@ -63,6 +64,7 @@ class House:
         self.clock = ManualClock()
         self.config = config or ControllerConfig(auto_leader_rebalance=False)
         self.sessions: dict[int, MemoryZkClient] = {}
+        self.unclean_start_epochs: dict[int, int] = {}
         self.controllers: dict[int, Controller] = {}
         self.controller_clients: dict[int, MemoryZkClient] = {}
         self.active: dict[int, int] = {}
@@ -81,26 +83,47 @@ class House:
     # Brokers
 
     def start(self, *broker_ids: int) -> House:
+        """Brokers register after an unclean start."""
         for broker_id in broker_ids:
-            client = self.sessions[broker_id] = self.zk.client()
-            endpoint = Endpoint("CONTROLPLANE", "PLAINTEXT", "localhost", 9000 + broker_id)
-            run(BrokerStore(client, self.clock).register(Broker(broker_id, (endpoint,))))
+            self._register(broker_id)
+            self.unclean_start_epochs[broker_id] = self.epoch(broker_id)
         return self
+
+    def start_cleanly(self, *broker_ids: int) -> None:
+        """Brokers register whose logs are whole: a clean start, or the same process in a new session."""
+        for broker_id in broker_ids:
+            self._register(broker_id, self.unclean_start_epochs[broker_id])
+
+    def _register(self, broker_id: int, unclean_start_epoch: int = -1) -> None:
+        client = self.sessions[broker_id] = self.zk.client()
+        endpoint = Endpoint("CONTROLPLANE", "PLAINTEXT", "localhost", 9000 + broker_id)
+        broker = Broker(broker_id, (endpoint,), unclean_start_epoch=unclean_start_epoch)
+        run(BrokerStore(client, self.clock).register(broker))
+
+    def epoch(self, broker_id: int) -> int:
+        """The czxid of a broker's znode."""
+        return self.zk.tree.node(f"/brokers/ids/{broker_id}").stat().czxid
 
     def kill(self, *broker_ids: int) -> None:
         for broker_id in broker_ids:
             self.sessions.pop(broker_id).close()
 
-    def bounce(self, broker_id: int) -> None:
+    def bounce(self, broker_id: int, cleanly: bool = False) -> None:
         """A restart so quick that the controller sees one change."""
+        with self.unseen(broker_id):
+            self.kill(broker_id)
+        self.start_cleanly(broker_id) if cleanly else self.start(broker_id)
+
+    @contextmanager
+    def unseen(self, *broker_ids: int) -> Iterator[None]:
+        """What happens to the registrations of these brokers meanwhile, the first controller sees with what follows."""
         client = self.controller_clients[next(iter(self.controller_clients))]
-        client.before = None
-        hidden = ((client._child_watches, "/brokers/ids"), (client._data_watches, f"/brokers/ids/{broker_id}"))
+        hidden = [(client._child_watches, "/brokers/ids")]
+        hidden += [(client._data_watches, f"/brokers/ids/{broker_id}") for broker_id in broker_ids]
         kept = [dict(watches.pop(path, {})) for watches, path in hidden]
-        self.kill(broker_id)
+        yield
         for (watches, path), before in zip(hidden, kept, strict=True):
             watches[path] = before
-        self.start(broker_id)
 
     def control(self, broker_id: int) -> Controller:
         """A controller on a session of its own, standing for election."""
@@ -158,7 +181,9 @@ class House:
         """The leader of a partition changes its ISR."""
         state = self.read(name)
         assert state is not None
-        run(self.client.set(topics.state_path(tp(name)), topics.encode_state(state.with_(isr=tuple(isr)))))
+        epochs = {**self.unclean_start_epochs, **dict(state.unclean_start_epochs)}
+        written = state.with_(isr=tuple(isr), unclean_start_epochs=tuple((r, epochs[r]) for r in isr))
+        run(self.client.set(topics.state_path(tp(name)), topics.encode_state(written)))
         if notify:
             run(self.notifications.create_isr_change([tp(name)]))
 

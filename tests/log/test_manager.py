@@ -60,7 +60,12 @@ def test_clean_restart(tmp_path: Path) -> None:
         log.update_high_watermark(number)
     run(manager.shutdown())
     folder = Path(house.dirs[0])
-    assert json.loads((folder / ".kafka_cleanshutdown").read_text()) == {"version": 0, "brokerEpoch": -1}
+    assert json.loads((folder / ".kafka_cleanshutdown").read_text()) == {
+        "version": 0,
+        "brokerEpoch": -1,
+        "uncleanStartEpoch": -1,
+        "directories": 1,
+    }
     assert (folder / "recovery-point-offset-checkpoint").read_text() == "0\n3\nt 0 1\nt 1 2\nt 2 3\n"
     assert (folder / "replication-offset-checkpoint").read_text() == "0\n3\nt 0 0\nt 1 1\nt 2 2\n"
     assert (folder / "log-start-offset-checkpoint").read_text() == "0\n0\n"
@@ -237,3 +242,38 @@ def test_files_are_kept_open_up_to_the_process_limit(tmp_path: Path) -> None:
     for number in range(1, 80):
         manager.get_or_create(tp(number), ID, True).append_as_leader(batch(1), 0, NOW)
     assert first.segments.active.file is not None
+
+
+@pytest.mark.parametrize(
+    ("mark", "kept"),
+    [
+        ('{"version":0,"brokerEpoch":70,"uncleanStartEpoch":55,"directories":2}', 55),
+        ('{"version":0,"brokerEpoch":70}', 70),
+        ("", -1),
+        ("[]", -1),
+        ('{"version":0,"brokerEpoch":70,"uncleanStartEpoch":-1,"directories":2}', -1),
+        ('{"version":0,"brokerEpoch":70,"uncleanStartEpoch":55,"directories":3}', -1),
+    ],
+)
+def test_what_the_mark_of_a_clean_shutdown_says(tmp_path: Path, mark: str, kept: int) -> None:
+    """Kafka writes the broker epoch alone, and before 3.8 nothing; with a directory less, logs are missing."""
+    house = House(tmp_path, 2)
+    for folder in house.dirs:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, ".kafka_cleanshutdown").write_text(mark)
+    assert house.started().unclean_start_epoch == kept
+
+
+def test_the_logs_keep_their_life_only_if_every_directory_was_closed_in_order(tmp_path: Path) -> None:
+    house = House(tmp_path, 2)
+    manager = house.started()
+    assert manager.unclean_start_epoch == -1, "nothing was closed here yet"
+    run(manager.shutdown(70, 55))
+    again = house.started()
+    assert again.unclean_start_epoch == 55
+    kill(again)
+    killed = house.started()
+    assert killed.unclean_start_epoch == -1
+    run(killed.shutdown(90, 80))
+    Path(house.dirs[1], ".kafka_cleanshutdown").unlink()
+    assert house.started().unclean_start_epoch == -1, "one directory is of another life, perhaps another disk"

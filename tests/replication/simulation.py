@@ -342,7 +342,11 @@ class SimCluster:
         made.addCallback(lambda answer: created.append(answer[1].czxid))
         self.run(0.01)
         self._live[broker.id] = Broker(
-            broker.id, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9000 + broker.id),), f"rack{broker.id}", created[0]
+            broker.id,
+            (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9000 + broker.id),),
+            f"rack{broker.id}",
+            created[0],
+            created[0],
         )
         broker.metadata.update_brokers(self._live)
         broker.manager.registered(created[0], broker.zk.session)

@@ -211,3 +211,64 @@ def test_a_fetch_of_an_earlier_life_is_refused(cluster: SimCluster) -> None:
     assert follower.log_end_offset == 0
     assert [r.error for r in cluster[1].consume(1, replica_id=2, replica_epoch=epoch)] == [ErrorCode.NONE]
     assert follower.log_end_offset == 1
+
+
+def test_an_isr_change_keeps_what_the_state_says_of_unclean_starts(cluster: SimCluster) -> None:
+    """Else the leader's write would hide that a member restarted: only the controller judges that."""
+    recorded = ((1, 11), (2, 12), (3, 13))
+    cluster.states[TP] = cluster.states[TP].with_(unclean_start_epochs=recorded, leader_epoch=1)
+    cluster.send()
+    cluster.run(1)
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a")
+    cluster.run(20)
+    state = cluster.read()
+    assert (state.isr, state.unclean_start_epochs) == ((1, 2), ((1, 11), (2, 12)))
+    cluster.network.cut.clear()
+    cluster.run(5)
+    state = cluster.read()
+    joined = (3, cluster.epoch(3))
+    assert (state.isr, state.unclean_start_epochs) == ((1, 2, 3), ((1, 11), (2, 12), joined)), "the life that caught up"
+
+
+def test_a_write_that_its_session_refuses_is_looked_at_again(cluster: SimCluster) -> None:
+    """The fence of its ISR writes is of an older session than the broker's znode: the change is not given up."""
+    cluster[1].manager.registered(cluster.epoch(1), cluster[1].zk.session - 1000)
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a", acks=1)
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2, 3)
+    assert not isr(cluster).is_pending, "read again, it is as it was"
+    cluster[1].manager.registered(cluster.epoch(1), cluster[1].zk.session)
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2)
+
+
+def test_a_state_that_cannot_be_read_does_not_end_the_changes(cluster: SimCluster) -> None:
+    path = topics.state_path(TP)
+    good = cluster.zookeeper.data(path)
+    cluster.admin.set(path, b"rubbish")
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a", acks=1)
+    cluster.run(20)
+    assert isr(cluster).is_pending, "nobody knows what the ISR is"
+    cluster.admin.set(path, good)
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2)
+
+
+def test_a_server_that_lags_behind_the_controller_is_read_again(cluster: SimCluster) -> None:
+    """The controller's request, with a newer leader epoch, came before the ZooKeeper server had what it says."""
+    path = topics.state_path(TP)
+    ahead = cluster.read().with_(leader_epoch=5, zk_version=1)
+    cluster.states[TP] = ahead
+    cluster.send()
+    cluster.run(0.1)
+    assert cluster[1].manager.partitions[TP].leader_epoch == 5
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a", acks=1)
+    cluster.run(20)
+    assert isr(cluster).is_pending
+    cluster.admin.set(path, topics.encode_state(ahead))
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2)

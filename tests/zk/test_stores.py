@@ -99,9 +99,9 @@ def test_generated_ids_are_unique_and_above_the_reserved(house: House) -> None:
 
 def test_registration_is_live_until_unregistered(house: House) -> None:
     store = BrokerStore(house.client, house.clock)
-    epoch = run(store.register(broker()))
+    epoch, _ = run(store.register(broker()))
     live = run(store.live())
-    assert live == {1: Broker(1, broker().endpoints, "r1", epoch)}
+    assert live == {1: Broker(1, broker().endpoints, "r1", epoch, epoch)}
     run(store.unregister())
     assert run(store.live()) == {}
 
@@ -120,7 +120,7 @@ def test_a_dead_incarnation_is_waited_for(house: House) -> None:
     house.clock.advance(9)
     assert got == []
     house.server.expire(old.session)
-    assert got and run(store.live())[1].epoch == got[0]
+    assert got == [(run(store.live())[1].epoch, house.client.session)]
 
 
 def test_a_live_owner_of_the_id_is_refused_by_name(house: House) -> None:

@@ -76,11 +76,21 @@ def test_lookup_by_path(path: str, name: str | None) -> None:
     assert (found.name if found else None) == name
 
 
-BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9091),))
+BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9091),), unclean_start_epoch=25)
 ASSIGNMENT = topics.TopicAssignment(
     uuid.UUID("e6c83b2b-9417-47a9-8849-43d3dd1f97ec"), {0: PartitionAssignment((3, 2, 1))}
 )
-STATE = PartitionState("lat3", 0, leader=3, leader_epoch=0, isr=(3, 2, 1), controller_epoch=1, zk_version=0, mzxid=1)
+STATE = PartitionState(
+    "lat3",
+    0,
+    leader=3,
+    leader_epoch=0,
+    isr=(3, 2, 1),
+    controller_epoch=1,
+    zk_version=0,
+    mzxid=1,
+    unclean_start_epochs=((3, 29), (2, 27), (1, 25)),
+)
 
 
 def codecs() -> list[tuple[str, bytes, Callable[[bytes], Any], Any]]:

@@ -61,11 +61,12 @@ class BrokerStore:
         stat = await self._client.set(brokers.SEQID, b"")
         return reserved_max + stat.version
 
-    async def register(self, broker: Broker, jmx_port: int = -1) -> int:
-        """Announce ``broker`` in the current session; returns its epoch, the czxid of its znode.
+    async def register(self, broker: Broker, jmx_port: int = -1) -> tuple[int, int]:
+        """Announce ``broker``; returns its epoch, the czxid of its znode, and the session that the znode belongs to.
 
-        A znode of another session is given ``conflict_wait`` seconds to go (a container that restarts meets its
-        own old one). Raises :class:`BrokerIdInUse` when it stays.
+        That is the session of the successful attempt, which may have begun while this method waited. A znode of another
+        session is given ``conflict_wait`` seconds to go (a container that restarts meets its own old one). Raises
+        :class:`BrokerIdInUse` when it stays.
         """
         path = brokers.broker_path(broker.id)
         data = brokers.encode_broker(broker, self._clock.time_ms(), jmx_port)
@@ -84,7 +85,7 @@ class BrokerStore:
                     # our own: the answer to an earlier attempt was lost with the connection
                     await self._client.set(path, data, session=session)
                     self._registered = (broker.id, session)
-                    return found.czxid
+                    return found.czxid, session
                 remaining = deadline - self._clock.monotonic()
                 if remaining <= 0:
                     raise BrokerIdInUse(
@@ -98,7 +99,7 @@ class BrokerStore:
                 timer.cancel()
                 continue
             self._registered = (broker.id, session)
-            return stat.czxid
+            return stat.czxid, session
 
     async def live(self, watch: Watch | None = None) -> dict[int, Broker]:
         """The live brokers by id, each with its epoch; ``watch`` sees the next arrival, departure or change of one."""

@@ -12,6 +12,7 @@ from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, t
 
 IDS = "/brokers/ids"
 SEQID = "/brokers/seqid"
+_UNCLEAN_START_EPOCH = "unclean_start_epoch"
 
 
 def broker_path(broker_id: int) -> str:
@@ -22,7 +23,8 @@ def broker_path(broker_id: int) -> str:
 def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1) -> bytes:
     """What broker ``broker`` writes at its start (version 5).
 
-    ``host`` and ``port``, for old readers, are those of the first PLAINTEXT endpoint.
+    ``host`` and ``port``, for old readers, are those of the first PLAINTEXT endpoint. Kafka's readers ignore
+    ``unclean_start_epoch``. It is missing after an unclean start, because the znode cannot contain its own czxid.
     """
     plaintext = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     value: dict[str, Any] = {
@@ -37,11 +39,16 @@ def encode_broker(broker: Broker, timestamp_ms: int, jmx_port: int = -1) -> byte
     }
     if broker.rack is not None:
         value["rack"] = broker.rack
+    if broker.unclean_start_epoch >= 0:
+        value[_UNCLEAN_START_EPOCH] = broker.unclean_start_epoch
     return to_json(value)
 
 
 def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> Broker:
-    """The broker of a znode of any version; ``epoch`` is the znode's czxid. Raises :class:`MalformedZnodeError`."""
+    """The broker of a znode of any version; ``epoch`` is the znode's czxid. Raises :class:`MalformedZnodeError`.
+
+    A znode without ``unclean_start_epoch`` (Kafka's are) counts as one made after an unclean start.
+    """
     what = broker_path(broker_id)
     value = from_json(data, what)
     version = integer(value.get("version", 1), f"{what} version")
@@ -50,14 +57,15 @@ def decode_broker(broker_id: int, data: bytes, epoch: int = -1) -> Broker:
     if version == 1:
         port = integer(value.get("port"), f"{what} port")
         only = Endpoint("PLAINTEXT", "PLAINTEXT", str(value.get("host", "")), port)
-        return Broker(broker_id, (only,), None, epoch)
+        return Broker(broker_id, (only,), None, epoch, epoch)
     protocols = value.get("listener_security_protocol_map") or {}
     listed = value.get("endpoints")
     if not isinstance(listed, list):
         raise MalformedZnodeError(f"{what}: endpoints: not a list: {listed!r}")
     endpoints = tuple(_endpoint(text, protocols, what) for text in listed)
     rack = value.get("rack")
-    return Broker(broker_id, endpoints, None if rack is None else str(rack), epoch)
+    unclean_start_epoch = integer(value.get(_UNCLEAN_START_EPOCH, epoch), f"{what} {_UNCLEAN_START_EPOCH}")
+    return Broker(broker_id, endpoints, None if rack is None else str(rack), epoch, unclean_start_epoch)
 
 
 def _bracketed(host: str) -> str:

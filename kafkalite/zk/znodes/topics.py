@@ -16,6 +16,7 @@ from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, i
 
 TOPICS = "/brokers/topics"
 UNASSIGNED = PartitionAssignment(())
+_UNCLEAN_START_EPOCHS = "unclean_start_epochs"
 
 
 def topic_path(topic: str) -> str:
@@ -86,16 +87,20 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
 
 
 def encode_state(state: PartitionState) -> bytes:
-    """The state znode (version 1): leader, leader epoch, ISR, and the epoch of the controller that chose them."""
-    return to_json(
-        {
-            "controller_epoch": state.controller_epoch,
-            "leader": state.leader,
-            "version": 1,
-            "leader_epoch": state.leader_epoch,
-            "isr": list(state.isr),
-        }
-    )
+    """The state znode (version 1): leader, leader epoch, ISR, and the epoch of the controller that chose them.
+
+    Kafka's readers ignore ``unclean_start_epochs``, and its writers drop it.
+    """
+    value: dict[str, object] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.unclean_start_epochs:
+        value[_UNCLEAN_START_EPOCHS] = {str(broker_id): epoch for broker_id, epoch in state.unclean_start_epochs}
+    return to_json(value)
 
 
 def decode_state(
@@ -108,6 +113,9 @@ def decode_state(
     """The state of ``tp`` as read. Raises :class:`MalformedZnodeError`."""
     what = state_path(tp)
     value = from_json(data, what)
+    epochs = value.get(_UNCLEAN_START_EPOCHS, {})
+    if not isinstance(epochs, dict):
+        raise MalformedZnodeError(f"{what}: {_UNCLEAN_START_EPOCHS}: not an object")
     return PartitionState(
         tp.topic,
         tp.partition,
@@ -119,4 +127,8 @@ def decode_state(
         stat.version,
         stat.mzxid,
         assignment,
+        tuple(
+            (integer(broker_id, f"{what} {_UNCLEAN_START_EPOCHS}"), integer(epoch, f"{what} {_UNCLEAN_START_EPOCHS}"))
+            for broker_id, epoch in epochs.items()
+        ),
     )

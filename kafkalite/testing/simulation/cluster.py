@@ -23,19 +23,20 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError, StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.network.client import BrokerConnection
+from kafkalite.testing.ensemble import Ensemble, EnsembleClient, Timing
 from kafkalite.testing.simulation.edges import SimCleaners, SimExecutor, SimGuardian, SimWatchdog
 from kafkalite.testing.simulation.files import SimFileSystem
 from kafkalite.testing.simulation.reactor import SimReactor
-from kafkalite.testing.simulation.sessions import LifeZkClient
 from kafkalite.testing.simulation.wires import Network, SimSockets
 from kafkalite.testing.simulation.world import Life, World
-from kafkalite.testing.zookeeper import MemoryZooKeeper
 
 log = logging.getLogger(__name__)
 
 PORT = 9092
 """Where every broker listens for clients, on its own host; its control plane listens one port higher."""
-_ZOOKEEPER_LATENCY = 0.001
+_ZOOKEEPER_SERVERS = 3
+_ZOOKEEPER_TIMING = Timing(tick=1.0)
+"""A shorter tick than the usual 2 s, for it bounds the shortest session that ZooKeeper grants (two of it)."""
 _RAM_DISK = Path("/dev/shm")
 
 SETTINGS = {
@@ -107,11 +108,13 @@ class SimBroker:
         self.status = Status.DOWN
         self.life: Life | None = None
         self.server: BrokerServer | None = None
-        self.zk: LifeZkClient | None = None
+        self.zk: EnsembleClient | None = None
         self.fatal: str = ""
         self._cluster = cluster
         self._node = cluster.world.node(self.host)
         self._watchdog: SimWatchdog | None = None
+        self._guardian: SimGuardian | None = None
+        self._power_is_off = False
         self.folder = cluster.folder / self.host
         self.folder.mkdir()
         self.texts = {
@@ -145,9 +148,17 @@ class SimBroker:
         life.at_end.append(self._ended)
         self.fatal = ""
         config = BrokerConfig.parse(self.texts)
-        timeout_ms = int(config.values["zookeeper.session.timeout.ms"])
         sockets = SimSockets(cluster.network, life)
-        zk = self.zk = LifeZkClient(life, cluster.zookeeper.client(), timeout_ms)
+        zk = self.zk = cluster.zookeeper.client(
+            life.clock,
+            self.host,
+            config.values["zookeeper.session.timeout.ms"],
+            config.zookeeper_connection_timeout_ms,
+        )
+        life.keep.append(zk)
+        life.at_end.append(lambda: zk.kill(silent=self._power_is_off))
+        guarded = config.values["zookeeper.session.guardian.enable"]
+        guardian = self._guardian = SimGuardian(life, cluster.zookeeper.expire) if guarded else None
         watchdog = self._watchdog = SimWatchdog(life, cluster.zookeeper.expire)
         edges = Edges(
             reactor=SimReactor(life, sockets),
@@ -156,9 +167,7 @@ class SimBroker:
             zk=zk,
             fs=self.files,
             executor=SimExecutor(life),
-            guardian=SimGuardian(life, cluster.zookeeper.expire)
-            if config.values["zookeeper.session.guardian.enable"]
-            else None,
+            guardian=guardian,
             watchdog=watchdog,
             cleaners=SimCleaners(life, self.files),
             rng=world.rng(f"broker {self.id}"),
@@ -182,11 +191,16 @@ class SimBroker:
         self._cluster.world.note("stops", self.host)
         life.run(lambda: deferred(server.stop()).addCallbacks(lambda _: self._exit(), self._stop_failed))
 
-    def kill(self) -> None:
-        """``kill -9``: the files stay as they were written, the guardian ends the session."""
+    def kill(self, guardian_dies_too: bool = False) -> None:
+        """``kill -9``: the files stay as they were written, the guardian ends the session.
+
+        With ``guardian_dies_too`` (a container that is killed) the session ends by its timeout.
+        """
         life = self.life
         if life is None or not life.alive:
             return
+        if guardian_dies_too and self._guardian is not None:
+            self._guardian.release()
         life.kill()
         self.files.process_died()
 
@@ -195,16 +209,16 @@ class SimBroker:
         life = self.life
         if life is None or not life.alive:
             return
+        self._power_is_off = True
         life.lose_power()
+        self._power_is_off = False
         self._cluster.network.lose_power(self.host)
         self.files.power_lost(self._cluster.world.rng(f"power {self.host}"))
-        self._let_session_time_out()
 
     def pause(self) -> None:
         """SIGSTOP. The session ends by its timeout."""
         if self.life is not None and self.life.alive:
             self.life.pause()
-            self._let_session_time_out()
 
     def hang(self) -> None:
         """The reactor hangs while kazoo's thread goes on: the watchdog has to end the session."""
@@ -218,18 +232,6 @@ class SimBroker:
             if self._watchdog is not None:
                 self._watchdog.back()
             self.life.resume()
-
-    def _let_session_time_out(self) -> None:
-        life, zk, cluster = self.life, self.zk, self._cluster
-        assert life is not None and zk is not None
-        paused = life.pauses
-
-        def expire() -> None:
-            if not life.alive or (life.is_paused and life.pauses == paused):
-                cluster.zookeeper.expire(zk.session)
-
-        after = zk.session_timeout_ms / 1000 * cluster.world.rng("session timeouts").uniform(1.0, 1.34)
-        cluster.world.call_later(after, expire)
 
     def _serves(self, life: Life) -> None:
         if life is self.life and self.status is Status.STARTING:
@@ -288,7 +290,7 @@ class SimCluster:
     ) -> None:
         self.world = world
         self.network = Network(world)
-        self.zookeeper = MemoryZooKeeper(world.clock, _ZOOKEEPER_LATENCY)
+        self.zookeeper = Ensemble(world.clock, world.rng("zookeeper"), _ZOOKEEPER_SERVERS, _ZOOKEEPER_TIMING)
         self.make_files = make_files
         self.folder = Path(tempfile.mkdtemp(prefix="kafkalite-", dir=_RAM_DISK if _RAM_DISK.is_dir() else None))
         self.brokers = {number: SimBroker(self, number, overrides or {}) for number in range(1, brokers + 1)}

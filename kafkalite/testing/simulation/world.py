@@ -294,7 +294,6 @@ class Life:
         self.at_death: list[Callable[[], object]] = []
         self.at_end: list[Callable[[], object]] = []
         self.keep: list[object] = []
-        self.pauses = 0
         """How often it was paused."""
         self._held: list[Timer] = []
 
@@ -341,7 +340,6 @@ class Life:
         """As by SIGSTOP: nothing happens in the process; what is due waits."""
         if self.state is LifeState.RUNNING:
             self.state = LifeState.PAUSED
-            self.pauses += 1
             self.world.note("paused", self.name)
 
     def resume(self) -> None:

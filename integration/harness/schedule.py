@@ -33,6 +33,7 @@ FIRST = (
     # Minutes that nothing can divide.
     SPARK,
     "integration/test_lint.py",
+    "tests/testing/simulation/test_histories.py",
     CONTAINERS,
     # Rounds of kills under load.
     "integration/test_exactly_once.py",

@@ -41,8 +41,12 @@ class ConfigWatcher:
         dynamic.on_change(self._defaults_changed)
 
     async def start(self) -> None:
-        """Watch, then read this broker's own overrides. Topics' are read when their logs are made."""
-        self._feed = await self._store.watch_changes(lambda kind, name: self._lane.put((kind, name)))
+        """Watch, then read this broker's own overrides. Topics' are read when their logs are made.
+
+        Raises :class:`kafkalite.zk.port.ZkError`; call it again then.
+        """
+        if self._feed is None:
+            self._feed = await self._store.watch_changes(lambda kind, name: self._lane.put((kind, name)))
         await self._read_brokers()
 
     def close(self) -> None:

@@ -93,7 +93,9 @@ class MetadataWatcher:
         self._news: set[str] = set()
 
     async def start(self) -> None:
-        """Read everything once; returns when the cache is complete. Raises :class:`ZkError`."""
+        """Read everything once; returns when the cache is complete. Raises :class:`ZkError`; call it again then."""
+        self._armed.clear()
+        self._assignments.clear()
         self._invalid.update((broker_znodes.IDS, topic_znodes.TOPICS))
         self._passing = True
         while self._invalid:

@@ -23,10 +23,12 @@ from kafkalite.broker.identity import choose_broker_id
 from kafkalite.broker.metadata_watcher import MetadataWatcher
 from kafkalite.broker.registration import Registration
 from kafkalite.broker.settings import controller_config, network_limits, replication_config
+from kafkalite.broker.startup import StartSteps
 from kafkalite.broker.stores import Stores
 from kafkalite.cluster.control import ControlledShutdown
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker
+from kafkalite.common.errors import StartupError
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller.controller import Controller
 from kafkalite.log.manager import LogManager
@@ -66,9 +68,12 @@ class BrokerServer:
         """Raises :class:`kafkalite.common.errors.StartupError` with one line that says what to do."""
         config, stores, edges = self._config, self._stores, self._edges
         await self._zk.start()
-        await stores.prepare()
-        cluster_id = await stores.brokers.cluster_id()
-        self.broker_id = await choose_broker_id(config, edges.fs, stores.brokers)
+        steps = StartSteps(self._clock, config.zookeeper_connection_timeout_ms / 1000)
+        await steps.run("creating the persistent znodes", stores.prepare)
+        cluster_id = await steps.run("reading the cluster's id", stores.brokers.cluster_id)
+        self.broker_id = await steps.run(
+            "choosing the broker's id", lambda: choose_broker_id(config, edges.fs, stores.brokers)
+        )
         log.info("starting broker %d of cluster %s", self.broker_id, cluster_id)
 
         self._logs = LogManager(
@@ -149,13 +154,19 @@ class BrokerServer:
             self._topics.metadata_changed,
         )
         self._control_plane.on_request = self._watcher.controller_spoke
-        await self._config_watcher.start()
-        await self._logs.start(await self._config_watcher.topic_configs())
+        await steps.run("reading the broker's configuration", self._config_watcher.start)
+        topic_configs = await steps.run("reading the topics' configurations", self._config_watcher.topic_configs)
+        await self._logs.start(topic_configs)
         self._listen(Dispatcher(self.services))
         self._registration = Registration(self._zk, stores.brokers, self._broker(), self._registered, self.on_fatal)
         self._zk.add_listener(self._session_changed)
-        await self._registration.start()
-        await self._watcher.start()
+        try:
+            await steps.run("registering", self._registration.start)
+        except StartupError:
+            # The logs are as the last shutdown left them: were they not closed, the next start would be an unclean one.
+            await self._logs.shutdown(unclean_start_epoch=self._logs.unclean_start_epoch)
+            raise
+        await steps.run("reading the cluster's metadata", self._watcher.start)
         self._controller.start()
         self._coordinators.start()
         # Not sooner: whoever asked would be told of a cluster without brokers and topics, and clients believe that.

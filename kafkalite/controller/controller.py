@@ -35,6 +35,8 @@ from kafkalite.controller.sender import Sender
 from kafkalite.controller.term import Term
 from kafkalite.zk.port import EventType, SessionExpiredError, SessionState, WatchEvent, ZkError
 from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.controller import CONTROLLER, CONTROLLER_EPOCH
 
 __all__ = ["BrokerChannel", "Controller", "ControllerConfig", "ControllerStores", "ElectionType"]
 
@@ -45,6 +47,11 @@ Answer = tuple[ErrorCode, str]
 _RETRY = 1.0
 """Seconds until an event whose ZooKeeper operation failed is made good by reading everything anew."""
 _RETRY_AFTER_BUG = 30.0
+_MEND_CLAIM = f"delete {CONTROLLER}: the brokers elect at once"
+_MEND_EPOCH = (
+    f"write into {CONTROLLER_EPOCH} a number not below the highest controller epoch in the brokers' logs (do not "
+    "delete it: brokers refuse a controller whose epoch is lower than before)"
+)
 _FIRST_REBALANCE = 5.0
 """Seconds from the beginning of a term to the first look at the balance of leaderships."""
 
@@ -75,6 +82,7 @@ class Controller:
         self._epoch = 0
         self._active_id = -1
         self._sessions = 0
+        self._complaint = ""
         self._rebalance_timer: Timer | None = None
         self._stopped = False
 
@@ -208,6 +216,8 @@ class Controller:
         elif isinstance(error, SessionExpiredError):
             # Election comes with the next session.
             self._resign(str(error))
+        elif isinstance(error, MalformedZnodeError):
+            self._malformed(event, str(error))
         elif isinstance(error, ZkError):
             log.warning("%r failed, everything is read anew: %s", event, error)
             self._clock.call_later(_RETRY, self._recover)
@@ -215,6 +225,17 @@ class Controller:
             # An error in the controller itself: what it knows may be half of the truth, so it reads all of it again.
             self._clock.call_later(_RETRY_AFTER_BUG, self._recover)
             raise error
+
+    def _malformed(self, event: events.Event, why: str) -> None:
+        """A znode was written by hand, and wrongly. The election is tried again until the claim's are mended."""
+        if not isinstance(event, (events.Elect, events.Reload)):
+            log.error("%r is ignored until the znode is mended: %s", event, why)
+            return
+        if why != self._complaint:
+            self._complaint = why
+            mend = _MEND_EPOCH if why.startswith(CONTROLLER_EPOCH) else _MEND_CLAIM
+            log.error("no controller can be elected until this znode is mended: %s; %s", why, mend)
+        self._clock.call_later(_RETRY, self._recover)
 
     def _recover(self) -> None:
         self._put(events.Reload() if self._office is not None else events.Elect())
@@ -265,6 +286,7 @@ class Controller:
         term = Term(self.broker_id, claim, self._stores, self._config, sender, self._put, self._rng)
         office = self._office = Office(term)
         self._epoch = claim.epoch
+        self._complaint = ""
         log.info("broker %d is the controller, epoch %d", self.broker_id, claim.epoch)
         self._announce(self.broker_id)
         if self._config.auto_leader_rebalance and self._rebalance_timer is None:

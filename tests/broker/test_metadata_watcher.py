@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 
 import pytest
+from twisted.python.failure import Failure
 
 from kafkalite.broker.metadata_watcher import CALM, PACE, PATIENCE, RETRY, MetadataWatcher
 from kafkalite.cluster.metadata import MetadataCache
@@ -14,6 +15,7 @@ from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
+from kafkalite.zk.port import ConnectionLostError
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.paths import ensure, set_or_create
 from kafkalite.zk.stores.topics import TopicStore
@@ -94,6 +96,30 @@ def test_start_reads_everything(world: World) -> None:
     assert world.leader() == 1
     assert world.cache.topic_id("t") == FIRST
     assert [state.isr for state in world.sink.states] == [(1, 2)]
+
+
+@pytest.mark.parametrize("path", ["/brokers/ids", "/brokers/topics", topic_path("t"), state_path(PARTITION)])
+def test_a_start_that_a_lost_connection_cut_short_is_made_good_by_another(world: World, path: str) -> None:
+    world.register(1)
+    world.topic(FIRST, 1, 2)
+    world.state(1, 0, 1, 2)
+
+    def cut(_name: str, read: str) -> None:
+        if read == path:
+            world.client.before = None
+            world.client.lose_connection()
+
+    world.client.before = cut
+    failures: list[Failure] = []
+    deferred(world.watcher.start()).addErrback(failures.append)
+    assert isinstance(failures[0].value, ConnectionLostError)
+    world.client.reconnect()
+    deferred(world.watcher.start())
+    assert sorted(world.cache.brokers) == [1]
+    assert world.leader() == 1
+    world.state(2, 1, 2)
+    world.clock.advance(PACE)
+    assert world.leader() == 2, "it is watched"
 
 
 def test_a_new_topic_is_seen_although_its_state_is_written_later(world: World) -> None:

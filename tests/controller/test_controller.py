@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from textwrap import dedent
 
@@ -16,6 +17,7 @@ from kafkalite.zk.port import Create, Delete
 from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.znodes import topics as topic_znodes
 from kafkalite.zk.znodes.brokers import encode_broker
+from kafkalite.zk.znodes.controller import encode_controller
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 from .harness import House, run, tp
@@ -507,3 +509,68 @@ def test_what_a_later_controller_wrote_is_not_undone() -> None:
     house.kill(1)
     assert house.state("t-0") == "leader 1 epoch 0 isr 1,2 by 9"
     assert house.state("t-1") == "leader 2 epoch 1 isr 2 by 1"
+
+
+@pytest.mark.parametrize("mended", ["deleted", "rewritten"])
+def test_a_malformed_claim_is_named_and_the_election_goes_on_when_it_is_mended(
+    mended: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    house = House().start(1, 2)
+    run(house.client.create("/controller", b"rubbish"))
+    house.control(1)
+    house.clock.advance(60)
+    (complaint,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert complaint.exc_info is None, "one clear line instead of tracebacks"
+    assert "/controller: not JSON" in complaint.getMessage()
+    assert "b'rubbish'; delete /controller" in complaint.getMessage()
+    if mended == "deleted":
+        run(house.client.delete("/controller"))
+        assert house.active == {1: 1}, "at once"
+    else:
+        run(house.client.set("/controller", encode_controller(7, 0)))
+        assert house.active == {1: 7}, "at once"
+
+
+def test_a_malformed_epoch_is_named_and_the_election_goes_on_when_it_is_mended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    house = House().start(1, 2)
+    run(house.client.create("/controller_epoch", b"many"))
+    house.control(1)
+    house.clock.advance(60)
+    (complaint,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert complaint.exc_info is None
+    assert "/controller_epoch: not a number: b'many'; write into /controller_epoch" in complaint.getMessage()
+    assert house.active == {}
+    run(house.client.set("/controller_epoch", b"41"))
+    house.clock.advance(2)
+    assert house.active == {1: 1} and house.controllers[1].epoch == 42
+
+
+def test_a_claim_overwritten_by_hand_does_not_end_the_term() -> None:
+    """Its writes are fenced by the epoch's znode; whoever is elected once the claim is mended raises it."""
+    house = House().start(1, 2)
+    first = house.control(1)
+    run(house.client.set("/controller", b"rubbish"))
+    house.clock.advance(5)
+    house.topic("t", {0: [1, 2]})
+    assert house.state("t-0") == "leader 1 epoch 0 isr 1,2 by 1"
+    run(house.client.delete("/controller"))
+    assert first.is_active and first.epoch == 2
+
+
+def test_a_malformed_topic_is_ignored_until_it_is_mended(caplog: pytest.LogCaptureFixture) -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    house.topic("t", {0: [1, 2]})
+    good = house.zk.data("/brokers/topics/t")
+    run(house.client.set("/brokers/topics/t", b"rubbish"))
+    (complaint,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert complaint.exc_info is None
+    assert "/brokers/topics/t: not JSON" in complaint.getMessage()
+    house.kill(1)
+    assert house.state("t-0") == "leader 2 epoch 1 isr 2 by 1"
+    value = topic_znodes.decode_topic("t", good)
+    grown = TopicAssignment(value.topic_id, {**value.partitions, 1: PartitionAssignment((2,))})
+    run(house.client.set("/brokers/topics/t", topic_znodes.encode_topic(grown)))
+    assert house.state("t-1") == "leader 2 epoch 0 isr 2 by 1"

@@ -8,6 +8,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+_SHOWN = 100
+"""Bytes of a malformed znode that are shown."""
+
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -25,9 +28,9 @@ def from_json(data: bytes, what: str) -> dict[str, Any]:
     try:
         value = json.loads(data)
     except ValueError as error:
-        raise MalformedZnodeError(f"{what}: not JSON: {error}") from None
+        raise MalformedZnodeError(f"{what}: not JSON: {error}: {data[:_SHOWN]!r}") from None
     if not isinstance(value, dict):
-        raise MalformedZnodeError(f"{what}: not a JSON object")
+        raise MalformedZnodeError(f"{what}: not a JSON object: {data[:_SHOWN]!r}")
     return value
 
 

@@ -33,4 +33,4 @@ def decode_epoch(data: bytes) -> int:
     try:
         return int(data)
     except ValueError:
-        raise MalformedZnodeError(f"{CONTROLLER_EPOCH}: not a number: {data!r}") from None
+        raise MalformedZnodeError(f"{CONTROLLER_EPOCH}: not a number: {data[:100]!r}") from None

@@ -51,9 +51,17 @@ def test_verify_passes_on_real_kafka_and_finds_planted_faults(
             loop.run(client.set(state, b'{"controller_epoch":1,"leader":"one","version":1,"leader_epoch":0,"isr":[1]}'))
             loop.run(client.create("/controller_epochs"))
             loop.run(client.create("/brokers/ids/2", b"{}"))
+            loop.run(client.create(f"/brokers/topics/{'x' * 300}", loop.run(client.get("/brokers/topics/t"))[0]))
+            loop.run(client.set("/config/topics/t", b'{"version":1,"config":{"retention.ms":"one day"}}'))
             code, faults = verify(connect, capsys)
             assert code == 1
-            assert {fault["path"] for fault in faults} == {state, "/controller_epochs", "/brokers/ids/2"}
+            assert {fault["path"] for fault in faults} == {
+                state,
+                "/controller_epochs",
+                "/brokers/ids/2",
+                f"/brokers/topics/{'x' * 300}",
+                "/config/topics/t",
+            }
         finally:
             broker.kill()
             broker.wait()

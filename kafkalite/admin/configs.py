@@ -13,8 +13,8 @@ from typing import Final
 from kafkalite.admin.config_ops import AlterOp, apply_ops
 from kafkalite.admin.dynamic import ConfigSource, DynamicConfig, Synonym
 from kafkalite.admin.topic_checks import check_configs
-from kafkalite.admin.topic_names import check_topic
 from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.topic_names import check_topic
 from kafkalite.common.config import ConfigKey, ConfigType, Update
 from kafkalite.common.errors import ApiError, ConfigError, ErrorCode
 from kafkalite.log.config import TOPIC_CONFIGS, broker_default

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kafkalite.admin.topic_names import check_topic, colliding_topic
+from kafkalite.cluster.topic_names import check_topic, colliding_topic
 from kafkalite.common.errors import ApiError, ConfigError, ErrorCode
 from kafkalite.log.config import TOPIC_CONFIGS, log_config
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkalite.admin.topic_names import INTERNAL_TOPICS, is_valid_topic
 from kafkalite.apis.context import RequestContext
+from kafkalite.cluster.topic_names import INTERNAL_TOPICS, is_valid_topic
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import NO_LEADER, ZERO_UUID
 from kafkalite.protocol.api_keys import ApiKey

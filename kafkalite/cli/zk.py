@@ -8,11 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 
+from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.common.tasks import gather
+from kafkalite.log.config import TOPIC_CONFIGS
 from kafkalite.zk.blocking import BlockingLoop
 from kafkalite.zk.client import KazooZkClient
 from kafkalite.zk.port import NoNodeError, ZnodeStat
-from kafkalite.zk.verify import verify
+from kafkalite.zk.verify import QUOTAS, verify
+from kafkalite.zk.znodes import config
 
 _CONNECT_TIMEOUT_MS = 10_000
 _BATCH = 500
@@ -96,7 +99,7 @@ def _print_tree(tree: dict[str, tuple[bytes, ZnodeStat]], as_json: bool) -> int:
 
 
 def _print_faults(tree: dict[str, tuple[bytes, ZnodeStat]], as_json: bool) -> int:
-    faults = verify(tree)
+    faults = verify(tree, {**QUOTAS, config.TOPICS: TOPIC_CONFIGS, config.BROKERS: BROKER_CONFIGS})
     if as_json:
         listed = [{"path": fault.path, "problem": fault.problem} for fault in faults]
         print(json.dumps({"znodes": len(tree), "faults": listed}, indent=2))

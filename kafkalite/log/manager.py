@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from kafkalite.cluster.topic_names import check_topic
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode, StartupError
 from kafkalite.common.tasks import Executor, gather
@@ -158,7 +159,8 @@ class LogManager:
         """The log of a partition, made in the directory with the fewest logs where there is none.
 
         ``is_new`` says that the partition cannot have been here before. Raises ``ApiError(KAFKA_STORAGE_ERROR)`` where
-        a directory is offline that may hold it, or none is left, and INCONSISTENT_TOPIC_ID for a log of another topic.
+        a directory is offline that may hold it, none is left, or no folder can have that name; INVALID_TOPIC_EXCEPTION
+        for a topic that Kafka does not allow; INCONSISTENT_TOPIC_ID for a log of another topic.
         """
         if config is not None:
             self._topic_configs[topic_partition.topic] = config
@@ -176,6 +178,7 @@ class LogManager:
         return found
 
     def _create(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
+        check_topic(topic_partition.topic)
         if not self._dirs:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
         log_dir = next(iter(self._dirs))

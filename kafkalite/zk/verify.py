@@ -8,14 +8,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from kafkalite.common.errors import StartupError
+from kafkalite.cluster.topic_names import topic_fault
+from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType
+from kafkalite.common.errors import ConfigError, StartupError
 from kafkalite.common.types import TopicPartition
 from kafkalite.zk.port import ZnodeStat
-from kafkalite.zk.znodes import brokers, topics
+from kafkalite.zk.znodes import brokers, config, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.controller import CONTROLLER, decode_controller
 
 Tree = Mapping[str, tuple[bytes, ZnodeStat]]
+
+
+def _rate(name: str) -> ConfigKey:
+    return ConfigKey(name, ConfigType.DOUBLE, None, "A quota.", minimum=0)
+
+
+_CLIENT_QUOTAS = ConfigDef(
+    map(_rate, ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate"))
+)
+QUOTAS: Mapping[str, ConfigDef] = {
+    config.CLIENTS: _CLIENT_QUOTAS,
+    config.USERS: _CLIENT_QUOTAS,
+    config.IPS: ConfigDef([_rate("connection_creation_rate")]),
+}
+"""The quotas of KIP-124, KIP-599 and KIP-612, by type of entity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +43,11 @@ class Fault:
     problem: str
 
 
-def verify(tree: Tree) -> list[Fault]:
+def verify(tree: Tree, definitions: Mapping[str, ConfigDef] = QUOTAS) -> list[Fault]:
     """All faults, in the order of their paths. ZooKeeper's own ``/zookeeper`` is left out.
+
+    ``definitions`` are the keys of each type of entity under ``/config`` (``topics``, ``brokers``): values of known
+    keys are checked against them, unknown keys are passed over as brokers pass over them.
 
     Raises :class:`StartupError` where ``jsonschema`` is missing.
     """
@@ -36,6 +56,7 @@ def verify(tree: Tree) -> list[Fault]:
         if path in ("/", "/zookeeper") or path.startswith("/zookeeper/"):
             continue
         faults += [Fault(path, problem) for problem in _znode_problems(path, *tree[path])]
+        faults += [Fault(path, problem) for problem in _config_problems(path, tree[path][0], definitions)]
     faults += _cross_checks(tree)
     return sorted(faults, key=lambda fault: fault.path)
 
@@ -65,10 +86,31 @@ def _znode_problems(path: str, data: bytes, stat: ZnodeStat) -> Iterator[str]:
         yield f"{where}: {misfit.message}" if where else misfit.message
 
 
+def _config_problems(path: str, data: bytes, definitions: Mapping[str, ConfigDef]) -> Iterator[str]:
+    if not path.startswith(f"{config.CONFIG}/") or path.startswith(config.CHANGES):
+        return
+    # Of a user's client, /config/users/USER/clients/CLIENT, the client counts.
+    definition = definitions.get(path.split("/")[-2])
+    if definition is None:
+        return
+    try:
+        texts = config.decode_config(path, data)
+    except MalformedZnodeError:
+        return  # the schema has said so
+    for name, text in texts.items():
+        try:
+            definition.parse({name: text})
+        except ConfigError as error:
+            yield str(error)
+
+
 def _cross_checks(tree: Tree) -> Iterator[Fault]:
     """What no schema can say: ISR within the replicas, a leader within the ISR, a controller that is alive."""
     for path, (data, _) in tree.items():
         if path.startswith(f"{topics.TOPICS}/") and path.count("/") == 3:
+            fault = topic_fault(path.rpartition("/")[2])
+            if fault is not None:
+                yield Fault(path, f"brokers ignore this topic, delete the znode: {fault}")
             yield from _topic_faults(tree, path.rpartition("/")[2], data)
     if CONTROLLER in tree:
         try:

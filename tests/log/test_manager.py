@@ -174,6 +174,26 @@ def test_full_disk_keeps_the_directory(tmp_path: Path) -> None:
     assert log.append_as_leader(batch(1), 3, NOW).first_offset == 1
 
 
+@pytest.mark.parametrize(
+    ("topic", "partition", "code"),
+    [
+        ("x" * 300, 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("a/b", 0, ErrorCode.INVALID_TOPIC_EXCEPTION),
+        ("x" * 249, 1_000_000, ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_a_name_that_no_folder_can_have_is_refused(tmp_path: Path, topic: str, partition: int, code: ErrorCode) -> None:
+    house = House(tmp_path)
+    manager = house.started()
+    kept = manager.get_or_create(tp(0), ID, True)
+    with pytest.raises(ApiError) as refused:
+        manager.get_or_create(TopicPartition(topic, partition), ID, True)
+    assert refused.value.code is code
+    house.clock.advance(1)
+    assert not house.lost and not manager.offline_dirs
+    assert kept.append_as_leader(batch(1), 0, NOW).first_offset == 0
+
+
 def test_delete(tmp_path: Path) -> None:
     house = House(tmp_path)
     manager = house.started()

@@ -143,6 +143,19 @@ def test_topic_is_created_with_its_configuration_once(house: House) -> None:
     assert error.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "a b", "é"])
+def test_a_topic_that_kafka_does_not_allow_is_ignored(
+    house: House, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = TopicStore(house.client)
+    assignment = house.topic()
+    run(house.client.create(znodes.topic_path(name), znodes.encode_topic(assignment)))
+    for _ in range(3):
+        assert run(store.names()) == ["t"]
+    (said,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert repr(name) in said and f"delete the znode {znodes.topic_path(name)}" in said
+
+
 def test_overrides_left_behind_are_overwritten_at_creation(house: House) -> None:
     config = ConfigStore(house.client, house.clock.time_ms)
     run(config.set_topic("t", {"retention.ms": "1"}))

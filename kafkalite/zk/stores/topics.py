@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 
 from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.topic_names import is_valid_topic, topic_fault
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
@@ -30,14 +31,23 @@ class TopicStore:
 
     def __init__(self, client: ZkClient) -> None:
         self._client = client
+        self._refused: set[str] = set()
 
     async def names(self, watch: Watch | None = None) -> list[str]:
-        """All topics, sorted; ``watch`` sees the next creation or deletion."""
+        """All topics, sorted; ``watch`` sees the next creation or deletion.
+
+        A name that Kafka does not allow is left out: a znode written by hand has it, and no folder could be made of it.
+        """
         try:
-            return sorted(await self._client.get_children(topics.TOPICS, watch))
+            names = await self._client.get_children(topics.TOPICS, watch)
         except NoNodeError:
             await ensure(self._client, topics.TOPICS)
-            return sorted(await self._client.get_children(topics.TOPICS, watch))
+            names = await self._client.get_children(topics.TOPICS, watch)
+        wrong = {name for name in names if not is_valid_topic(name)}
+        for name in sorted(wrong - self._refused):
+            log.error("topic %r is ignored: %s; delete the znode %s", name, topic_fault(name), topics.topic_path(name))
+        self._refused = wrong
+        return sorted(name for name in names if name not in wrong)
 
     async def assignment(self, topic: str, watch: Watch | None = None) -> tuple[TopicAssignment, int] | None:
         """Assignment and znode version, or ``None`` where there is no such topic (``watch`` is then not set).

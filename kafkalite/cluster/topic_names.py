@@ -16,19 +16,24 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._\-]+")
 _MAX_LENGTH: Final = 249
 
 
+def topic_fault(name: str) -> str | None:
+    """What is wrong with ``name``; ``None`` where a topic may have it."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > _MAX_LENGTH:
+        return f"the length of '{name}' is longer than the max allowed length {_MAX_LENGTH}"
+    if _LEGAL.fullmatch(name) is None:
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
 def check_topic(name: str) -> None:
     """Raises :class:`ApiError` INVALID_TOPIC_EXCEPTION saying what is wrong with ``name``."""
-    if not name:
-        reason = "the empty string is not allowed"
-    elif name in (".", ".."):
-        reason = f"'{name}' is not allowed"
-    elif len(name) > _MAX_LENGTH:
-        reason = f"the length of '{name}' is longer than the max allowed length {_MAX_LENGTH}"
-    elif _LEGAL.fullmatch(name) is None:
-        reason = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    else:
-        return
-    raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+    fault = topic_fault(name)
+    if fault is not None:
+        raise ApiError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {fault}")
 
 
 def is_valid_topic(name: str) -> bool:

@@ -139,6 +139,7 @@ class EnsembleClient:
         self._pending: deque[tuple[int, _Pending | None]] = deque()
         self._data_watches: dict[str, dict[Watch, None]] = {}
         self._child_watches: dict[str, dict[Watch, None]] = {}
+        self._never: object = None
         self._last_send = 0.0
         self._last_turn = 0.0
         self._ping_jitter = 0.0
@@ -208,8 +209,9 @@ class EnsembleClient:
         self._stopped = True
         self._phase = _Phase.CLOSED
         self._listeners.clear()
-        self._lane.clear()
-        self._pending.clear()
+        # Kept, because letting go of a request would run the finalizers of what waits for it.
+        self._never = (self._lane, self._pending)
+        self._lane, self._pending = deque(), deque()
         if silent:
             self._cancel_timer()
             self._connection = None

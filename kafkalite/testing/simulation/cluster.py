@@ -6,6 +6,7 @@ Answers to: :class:`kafkalite.embedded.cluster.LocalCluster`, on virtual time.
 from __future__ import annotations
 
 import logging
+import os
 import random
 import shutil
 import tempfile
@@ -121,7 +122,7 @@ class SimBroker:
             **SETTINGS,
             "broker.id": str(number),
             "listeners": f"PLAINTEXT://{self.host}:{PORT},CONTROLPLANE://{self.host}:{PORT + 1}",
-            "log.dirs": str(self.folder / "logs"),
+            "log.dirs": f"{self.host}/logs",
             **overrides,
         }
         clock = cluster.world.time_ms
@@ -154,6 +155,7 @@ class SimBroker:
             self.host,
             config.values["zookeeper.session.timeout.ms"],
             config.zookeeper_connection_timeout_ms,
+            life.threads.clock,
         )
         life.keep.append(zk)
         life.at_end.append(lambda: zk.kill(silent=self._power_is_off))
@@ -223,7 +225,7 @@ class SimBroker:
     def hang(self) -> None:
         """The reactor hangs while kazoo's thread goes on: the watchdog has to end the session."""
         if self.life is not None and self.life.alive and self._watchdog is not None:
-            self.life.pause()
+            self.life.hang()
             self._watchdog.hung()
 
     def resume(self) -> None:
@@ -277,7 +279,8 @@ class SimBroker:
 class SimCluster:
     """Brokers 1 to ``brokers`` and the ZooKeeper that they share, on one network.
 
-    Use it as a context manager, inside of its world's: the files go with it. ``make_files`` makes the file system of
+    Use it as a context manager, inside of its world's: within, its folder is the process's working directory, so that
+    paths (in messages, too) are the same in every run; the files go with it. ``make_files`` makes the file system of
     one machine from its time of day in milliseconds.
     """
 
@@ -295,6 +298,7 @@ class SimCluster:
         self.folder = Path(tempfile.mkdtemp(prefix="kafkalite-", dir=_RAM_DISK if _RAM_DISK.is_dir() else None))
         self.brokers = {number: SimBroker(self, number, overrides or {}) for number in range(1, brokers + 1)}
         self._clients: dict[str, ClientNode] = {}
+        self._outside = Path.cwd()
 
     @property
     def bootstrap(self) -> tuple[tuple[str, int], ...]:
@@ -355,6 +359,8 @@ class SimCluster:
         return found
 
     def __enter__(self) -> SimCluster:
+        self._outside = Path.cwd()
+        os.chdir(self.folder)
         return self
 
     def __exit__(
@@ -363,4 +369,5 @@ class SimCluster:
         for node in self.world.nodes.values():
             if node.life is not None:
                 node.life.end_world()
+        os.chdir(self._outside)
         shutil.rmtree(self.folder, ignore_errors=True)

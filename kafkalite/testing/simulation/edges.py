@@ -40,7 +40,7 @@ class SimExecutor:
     def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
         """Do ``call(*args)`` soon, unless the process dies before."""
         future: Future[T] = Future()
-        self._life.call_later(self._rng.uniform(*_WORK), self._work, future, call, args)
+        self._life.threads.call_later(self._rng.uniform(*_WORK), self._work, future, call, args)
         return future
 
     def _work(self, future: Future[T], call: Callable[..., T], args: tuple[Any, ...]) -> None:
@@ -106,8 +106,8 @@ class SimWatchdog:
 
     def hung(self) -> None:
         """The reactor hangs from now on."""
-        if self._session:
-            self._timer = self._life.world.call_later(self._timeout, self._expire, self._session)
+        if self._session and self._timer is None:
+            self._timer = self._life.threads.call_later(self._timeout, self._expire, self._session)
 
     def back(self) -> None:
         """The reactor goes on."""

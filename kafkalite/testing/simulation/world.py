@@ -273,6 +273,7 @@ class LifeState(Enum):
     """What a process does."""
 
     RUNNING = "running"
+    HUNG = "hung"
     PAUSED = "paused"
     DEAD = "dead"
 
@@ -280,27 +281,23 @@ class LifeState(Enum):
 class Life:
     """One process from its start to its death; it is what its events belong to.
 
-    ``at_death`` are called when the process is killed (not when its machine loses power), ``at_end`` in both cases: by
-    the environment, each with nothing.
+    ``threads`` are what goes on beside the reactor: its events happen also while the reactor hangs. ``at_death`` are
+    called when the process is killed (not when its machine loses power), ``at_end`` in both cases: by the environment.
+    ``keep`` holds what must not be finalized.
     """
 
-    def __init__(self, world: World, node: Node) -> None:
+    def __init__(self, world: World, node: Node, reactor: Life | None = None) -> None:
         self.world = world
         self.node = node
         self.name = node.name
         self.number = world.next_life()
+        self.threads = Life(world, node, self) if reactor is None else self
         self.state = LifeState.RUNNING
         self.clock = LifeClock(self)
         self.at_death: list[Callable[[], object]] = []
         self.at_end: list[Callable[[], object]] = []
         self.keep: list[object] = []
-        """How often it was paused."""
         self._held: list[Timer] = []
-
-    @property
-    def is_paused(self) -> bool:
-        """Whether the process is stopped, and may go on."""
-        return self.state is LifeState.PAUSED
 
     @property
     def alive(self) -> bool:
@@ -331,24 +328,34 @@ class Life:
 
     def hold(self, timer: Timer) -> None:
         """An event came due while the process does not run: it waits for :meth:`resume`, or for ever."""
-        if self.state is LifeState.PAUSED:
-            self._held.append(timer)
-        else:
+        if self.state is LifeState.DEAD:
             self.world.graveyard.append((timer.call, timer.args))
+        else:
+            self._held.append(timer)
 
     def pause(self) -> None:
         """As by SIGSTOP: nothing happens in the process; what is due waits."""
-        if self.state is LifeState.RUNNING:
-            self.state = LifeState.PAUSED
+        if self.state in (LifeState.RUNNING, LifeState.HUNG):
+            self.state = self.threads.state = LifeState.PAUSED
             self.world.note("paused", self.name)
 
+    def hang(self) -> None:
+        """The reactor hangs: its events wait, while the threads go on."""
+        if self.state is LifeState.RUNNING:
+            self.state = LifeState.HUNG
+            self.world.note("reactor hangs", self.name)
+
     def resume(self) -> None:
-        """As by SIGCONT: everything that waited happens now, in order."""
-        if self.state is not LifeState.PAUSED:
-            return
+        """As by SIGCONT, or the end of what kept the reactor: everything that waited happens now, in order."""
+        if self.state in (LifeState.PAUSED, LifeState.HUNG):
+            self.world.note("resumed", self.name)
+            self.threads.catch_up()
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Run again; what waited happens now."""
         self.state = LifeState.RUNNING
         world = self.world
-        world.note("resumed", self.name)
         held, self._held = self._held, []
         for index, timer in enumerate(held):
             if timer.call is not None:
@@ -365,14 +372,14 @@ class Life:
 
     def end_world(self) -> None:
         """The simulation is over: nothing happens any more, and nothing is told of it."""
-        self.state = LifeState.DEAD
+        self.state = self.threads.state = LifeState.DEAD
 
     def _end(self, calls: list[Callable[[], object]], how: str) -> None:
         if self.state is LifeState.DEAD:
             return
-        self.state = LifeState.DEAD
+        self.state = self.threads.state = LifeState.DEAD
         self.world.note(how, self.name)
-        self.world.graveyard += [self, self._held, self.keep, self.at_death, self.at_end]
+        self.world.graveyard.append(self)
         before, self.world.current = self.world.current, None
         for call in calls:
             call()

@@ -30,6 +30,10 @@ class Rule(Enum):
     COMMITTED = "no offset is shown as committed that nobody committed"
     ONE_LEADER = "one leader acknowledges in one leader epoch"
     ALIKE = "all replicas hold the same"
+    FENCED = "a producer that was fenced writes nothing"
+    OWNER = "a partition has one owner in a generation of its group"
+    GENERATION = "no member commits in a generation that is over"
+    LAST_VALUE = "the last value of a key outlasts compaction, and a deleted key does not come back"
     WHOLE = "the offsets of a replica have no gap, and its leader epochs do not go back"
 
 

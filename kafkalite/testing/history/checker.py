@@ -11,6 +11,8 @@ from typing import Any
 
 from kafkalite.testing.history import events
 from kafkalite.testing.history.breaches import Breach, Breaches
+from kafkalite.testing.history.fencing import Fencing
+from kafkalite.testing.history.groups import Groups
 from kafkalite.testing.history.leaders import Leaders
 from kafkalite.testing.history.logs import Logs
 from kafkalite.testing.history.offsets import Offsets
@@ -30,31 +32,40 @@ def check(history: Iterable[events.Event]) -> list[Breach]:
     offsets = Offsets(breaches)
     leaders = Leaders(breaches)
     logs = Logs(breaches)
-    takers: dict[type, Callable[[Any], None]] = {
-        events.Started: producers.started,
-        events.Begun: producers.begun,
-        events.Sent: producers.sent,
-        events.Acked: producers.acked,
-        events.Failed: producers.failed,
-        events.Unknown: producers.unknown,
-        events.Committing: producers.committing,
-        events.Committed: producers.committed,
-        events.Aborted: producers.aborted,
-        events.Positioned: readers.positioned,
-        events.Read: readers.read,
-        events.Reached: readers.reached,
-        events.OffsetCommitting: offsets.committing,
-        events.OffsetCommitted: offsets.committed,
-        events.OffsetFetching: offsets.fetching,
-        events.OffsetFetched: offsets.fetched,
-        events.Led: leaders.led,
-        events.Replica: logs.stored,
+    fencing = Fencing(breaches)
+    groups = Groups(breaches)
+    takers: dict[type, tuple[Callable[[Any], None], ...]] = {
+        events.Started: (producers.started,),
+        events.Initialized: (fencing.initialized,),
+        events.Begun: (producers.begun,),
+        events.Sent: (producers.sent, fencing.sent),
+        events.Acked: (producers.acked,),
+        events.Failed: (producers.failed,),
+        events.Unknown: (producers.unknown,),
+        events.Committing: (producers.committing, fencing.committing),
+        events.Committed: (producers.committed, fencing.committed),
+        events.Aborted: (producers.aborted,),
+        events.Positioned: (readers.positioned,),
+        events.Read: (readers.read,),
+        events.Reached: (readers.reached,),
+        events.Owned: (groups.owned,),
+        events.OffsetCommitting: (offsets.committing, groups.committing),
+        events.OffsetCommitted: (offsets.committed, groups.committed),
+        events.OffsetUnknown: (offsets.unknown,),
+        events.OffsetFetching: (offsets.fetching,),
+        events.OffsetFetched: (offsets.fetched,),
+        events.Compacted: (logs.compacted,),
+        events.Deleting: (logs.deleting,),
+        events.Led: (leaders.led,),
+        events.Replica: (logs.stored,),
     }
     for event in history:
-        takers[type(event)](event)
+        for take in takers[type(event)]:
+            take(event)
     readers.tell(logs)
     logs.settle()
     logs.check(producers)
     readers.check(logs)
     leaders.check(producers, logs)
+    fencing.check(producers, logs)
     return breaches.found

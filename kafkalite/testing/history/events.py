@@ -55,6 +55,15 @@ class Started(NamedTuple):
     ordered: bool = True
 
 
+class Initialized(NamedTuple):
+    """A transactional producer was given an epoch: others of its transactional id with lesser epochs are fenced."""
+
+    producer: str
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
 class Begun(NamedTuple):
     """A transaction begins: the ``transaction``-th of its producer."""
 
@@ -63,11 +72,16 @@ class Begun(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """A record is about to be sent; numbers ascend. ``transaction`` is -1 outside of one."""
+    """A record is about to be sent; numbers ascend. ``transaction`` is -1 outside of one.
+
+    ``key`` matters where the partition is :class:`Compacted`; ``tombstone``: the record deletes the key.
+    """
 
     record: RecordId
     partition: str
     transaction: int = -1
+    key: str | None = None
+    tombstone: bool = False
 
 
 class Acked(NamedTuple):
@@ -152,16 +166,41 @@ class Reached(NamedTuple):
 # ---- groups
 
 
+class Owned(NamedTuple):
+    """A member of ``group`` was told by the coordinator that these partitions are its own in ``generation``.
+
+    ``owner`` is the client; of a static member the name that its restarts share. ``partitions`` may be none.
+    """
+
+    group: str
+    generation: int
+    owner: str
+    partitions: tuple[str, ...]
+
+
 class OffsetCommitting(NamedTuple):
-    """A member of ``group`` is about to commit ``offset``; it read on from what was committed before."""
+    """A member of ``group`` is about to commit ``offset``; it read on from what was committed before.
+
+    ``generation`` is the one that it commits as a member of; -1: it commits as no member, or in a transaction.
+    """
 
     group: str
     partition: str
     offset: int
+    generation: int = -1
 
 
 class OffsetCommitted(NamedTuple):
     """It was told that this is done. Without it, the offset may be committed, or not."""
+
+    group: str
+    partition: str
+    offset: int
+    generation: int = -1
+
+
+class OffsetUnknown(NamedTuple):
+    """The connection was lost on which it was asked: the request may still arrive, after later ones."""
 
     group: str
     partition: str
@@ -180,6 +219,25 @@ class OffsetFetched(NamedTuple):
 
     onlooker: str
     group: str
+    partition: str
+    offset: int
+
+
+# ---- what may go
+
+ENDLESS = 1 << 62
+"""Offset below which everything of a deleted topic lies."""
+
+
+class Compacted(NamedTuple):
+    """The partition is compacted: of each key at least the last record stays, a tombstone for a while only."""
+
+    partition: str
+
+
+class Deleting(NamedTuple):
+    """A client is about to have the records below ``offset`` deleted; :data:`ENDLESS`: the topic with them."""
+
     partition: str
     offset: int
 
@@ -215,6 +273,7 @@ class Replica(NamedTuple):
 
 Event = (
     Started
+    | Initialized
     | Begun
     | Sent
     | Acked
@@ -226,10 +285,14 @@ Event = (
     | Positioned
     | Read
     | Reached
+    | Owned
     | OffsetCommitting
     | OffsetCommitted
+    | OffsetUnknown
     | OffsetFetching
     | OffsetFetched
+    | Compacted
+    | Deleting
     | Led
     | Replica
 )

@@ -10,7 +10,7 @@ from itertools import pairwise, zip_longest
 from operator import itemgetter
 
 from kafkalite.testing.history.breaches import Breaches, Rule
-from kafkalite.testing.history.events import Entry, RecordId, Replica
+from kafkalite.testing.history.events import ENDLESS, Compacted, Deleting, Entry, RecordId, Replica
 from kafkalite.testing.history.producers import NOWHERE, Producers, Sending, Transaction
 
 Log = dict[int, RecordId | None]
@@ -26,6 +26,24 @@ class Logs:
         self._logs: dict[str, Log] = defaultdict(dict)
         self._ends: dict[str, int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
+        self._compacted: set[str] = set()
+        self._deleted: dict[str, int] = {}
+
+    def compacted(self, event: Compacted) -> None:
+        """Records of this partition may be gone where a later one has their key."""
+        self._compacted.add(event.partition)
+
+    def deleting(self, event: Deleting) -> None:
+        """Records below an offset may be gone."""
+        self._deleted[event.partition] = max(event.offset, self._deleted.get(event.partition, 0))
+
+    def may_be_gone(self, partition: str, offset: int) -> bool:
+        """Whether what stood at ``offset`` (-1: it is not known where) may have been deleted or compacted away."""
+        return partition in self._compacted or offset < self._deleted.get(partition, NOWHERE)
+
+    def is_deleted(self, partition: str) -> bool:
+        """Whether its topic was deleted, so that nothing can be said of it."""
+        return self._deleted.get(partition, 0) >= ENDLESS
 
     def stored(self, replica: Replica) -> None:
         """One replica's contents."""
@@ -38,10 +56,12 @@ class Logs:
     def settle(self) -> None:
         """All is known: compare the replicas, and believe the longest of each partition, whatever was read."""
         for partition, replicas in self._replicas.items():
+            if self.is_deleted(partition):
+                continue
             for broker, entries in replicas.items():
                 self._check_whole(partition, broker, entries)
             self._compare(partition, replicas)
-            longest = max(replicas.values(), key=len)
+            longest = max(replicas.values(), key=lambda entries: (entries[-1].offset if entries else -1, len(entries)))
             self._logs[partition] = {entry.offset: entry.record for entry in longest}
             self._epochs.update(((partition, entry.offset), entry.leader_epoch) for entry in longest)
         self._ends = {partition: max(log, default=-1) + 1 for partition, log in self._logs.items()}
@@ -62,13 +82,15 @@ class Logs:
         """Hold what stands in the logs against what was sent and acknowledged."""
         places: dict[RecordId, int] = {}
         for partition in self._logs:
-            self._check_log(partition, producers, places)
+            if not self.is_deleted(partition):
+                self._check_log(partition, producers, places)
         for record, sending in producers.records.items():
-            if sending.acknowledged:
+            if sending.acknowledged and not self.is_deleted(sending.partition):
                 self._check_kept(record, sending, places)
         for transaction in producers.transactions.values():
             if transaction.visible:
                 self._check_all(transaction, producers, places)
+        self._check_keys(producers, places)
 
     def _check_log(self, partition: str, producers: Producers, places: dict[RecordId, int]) -> None:
         last: dict[str, tuple[int, int]] = {}
@@ -106,14 +128,18 @@ class Logs:
         elif sending.offset in log:
             there = log[sending.offset] or "a marker"
             self._breaches.add(Rule.KEPT, f"{where}: acknowledged and lost, {there} stands there")
-        else:
+        elif not self.may_be_gone(sending.partition, sending.offset):
             end = self.end(sending.partition)
             self._breaches.add(Rule.KEPT, f"{where}: acknowledged and lost, the log ends at offset {end}")
 
     def _check_all(self, transaction: Transaction, producers: Producers, places: dict[RecordId, int]) -> None:
         for record in transaction.records:
             sending = producers.records[record]
-            if record not in places and not (sending.refused or sending.doubtful):
+            if (
+                record not in places
+                and not (sending.refused or sending.doubtful)
+                and not self.may_be_gone(sending.partition, sending.offset)
+            ):
                 at = "" if sending.offset == NOWHERE else f" at offset {sending.offset}"
                 self._breaches.add(
                     Rule.ALL, f"{record} in {sending.partition}{at}: missing, {transaction} is committed"
@@ -122,14 +148,74 @@ class Logs:
     def _check_whole(self, partition: str, broker: int, entries: tuple[Entry, ...]) -> None:
         for before, after in pairwise(entries):
             where = f"{after.record or 'a marker'} in {partition} at offset {after.offset} on broker {broker}"
-            if after.offset != before.offset + 1:
+            if after.offset != before.offset + 1 and partition not in self._compacted:
                 self._breaches.add(Rule.WHOLE, f"{where}: comes after offset {before.offset}")
             if after.leader_epoch < before.leader_epoch:
                 self._breaches.add(
                     Rule.WHOLE, f"{where}: of leader epoch {after.leader_epoch}, after {before.leader_epoch}"
                 )
 
+    def _check_keys(self, producers: Producers, places: dict[RecordId, int]) -> None:
+        """Hold the replicas of compacted partitions against the last acknowledged record of each key."""
+        last: dict[str, dict[str, tuple[int, RecordId]]] = defaultdict(dict)
+        doubtful: set[tuple[str, str]] = set()
+        keyed: dict[RecordId, Sending] = {}
+        for record, sending in producers.records.items():
+            if sending.partition not in self._compacted or sending.key is None or self.is_deleted(sending.partition):
+                continue
+            if sending.transaction is not None and not sending.transaction.visible:
+                continue
+            keyed[record] = sending
+            offset = sending.offset if sending.offset != NOWHERE else places.get(record, NOWHERE)
+            if offset != NOWHERE and (sending.acknowledged or record in places):
+                known = last[sending.partition].get(sending.key, (NOWHERE, record))
+                last[sending.partition][sending.key] = max(known, (offset, record))
+            elif sending.tombstone and not sending.refused:
+                # It may have been written, and taken the key with it.
+                doubtful.add((sending.partition, sending.key))
+        for partition, keys in last.items():
+            for broker, entries in self._replicas.get(partition, {}).items():
+                self._check_last(partition, broker, entries, keys, keyed, doubtful)
+
+    def _check_last(
+        self,
+        partition: str,
+        broker: int,
+        entries: tuple[Entry, ...],
+        keys: dict[str, tuple[int, RecordId]],
+        keyed: dict[RecordId, Sending],
+        doubtful: set[tuple[str, str]],
+    ) -> None:
+        there: dict[str, tuple[int, RecordId]] = {}
+        for entry in entries:
+            sending = None if entry.record is None else keyed.get(entry.record)
+            if sending is not None and sending.key is not None and entry.record is not None:
+                there[sending.key] = entry.offset, entry.record
+        for key, (offset, record) in keys.items():
+            where = f"key {key} in {partition} on broker {broker}"
+            found = there.get(key)
+            if keyed[record].tombstone:
+                if found is not None and found[0] < offset:
+                    self._breaches.add(
+                        Rule.LAST_VALUE, f"{where}: {record} at offset {offset} deleted it, and {found[1]} is there"
+                    )
+            elif (found is None or found[0] < offset) and (partition, key) not in doubtful:
+                stands = "nothing" if found is None else str(found[1])
+                self._breaches.add(
+                    Rule.LAST_VALUE, f"{where}: {stands} is there, {record} at offset {offset} is its last value"
+                )
+
     def _compare(self, partition: str, replicas: dict[int, tuple[Entry, ...]]) -> None:
+        if partition in self._compacted:
+            self._compare_compacted(partition, replicas)
+            return
+        if partition in self._deleted:
+            # Each replica deletes whole segments when it comes to it.
+            start = max((entries[0].offset for entries in replicas.values() if entries), default=0)
+            replicas = {
+                broker: tuple(entry for entry in entries if entry.offset >= start)
+                for broker, entries in replicas.items()
+            }
         (first, expected), *others = replicas.items()
         for broker, entries in others:
             if entries == expected:
@@ -141,6 +227,19 @@ class Logs:
                 f"{partition} at offset {offset}: {_describe(mine)} on broker {first}, "
                 f"{_describe(theirs)} on broker {broker}",
             )
+
+    def _compare_compacted(self, partition: str, replicas: dict[int, tuple[Entry, ...]]) -> None:
+        """Each replica is compacted by itself: what two of them hold at an offset is the same record."""
+        seen: dict[int, tuple[int, Entry]] = {}
+        for broker, entries in replicas.items():
+            for entry in entries:
+                first, known = seen.setdefault(entry.offset, (broker, entry))
+                if (known.record, known.leader_epoch) != (entry.record, entry.leader_epoch):
+                    self._breaches.add(
+                        Rule.ALIKE,
+                        f"{partition} at offset {entry.offset}: {_describe(known)} on broker {first}, "
+                        f"{_describe(entry)} on broker {broker}",
+                    )
 
 
 def _describe(entry: Entry | None) -> str:

@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 
 from kafkalite.testing.history.breaches import Breaches, Rule
-from kafkalite.testing.history.events import OffsetCommitted, OffsetCommitting, OffsetFetched, OffsetFetching
+from kafkalite.testing.history.events import (
+    OffsetCommitted,
+    OffsetCommitting,
+    OffsetFetched,
+    OffsetFetching,
+    OffsetUnknown,
+)
 
 _NONE = -1
 
@@ -17,7 +23,8 @@ class Offsets:
     """All committed offsets.
 
     The least that a look may show is the greatest offset that was acknowledged, or shown to anybody, before the look
-    began: so an offset whose commit has an unknown outcome is either shown for ever or never.
+    began: so an offset whose commit has an unknown outcome is either shown for ever or never. Only one whose request
+    may arrive late, for its connection was lost, may take the place of a greater one once.
     """
 
     def __init__(self, breaches: Breaches) -> None:
@@ -26,6 +33,7 @@ class Offsets:
         self._least: dict[str, dict[str, int]] = defaultdict(dict)
         self._least_at_request: dict[tuple[str, str, int], int] = {}
         self._least_of_look: dict[tuple[str, str], dict[str, int]] = {}
+        self._late: set[tuple[str, str, int]] = set()
 
     def committing(self, event: OffsetCommitting) -> None:
         self._asked[event.group, event.partition].add(event.offset)
@@ -41,13 +49,20 @@ class Offsets:
             self._breaches.add(Rule.FORWARD, f"{where}: acknowledged, after {least} was")
         self._rise(event.group, event.partition, event.offset)
 
+    def unknown(self, event: OffsetUnknown) -> None:
+        self._late.add(event)
+
     def fetching(self, event: OffsetFetching) -> None:
         self._least_of_look[event.onlooker, event.group] = dict(self._least[event.group])
 
     def fetched(self, event: OffsetFetched) -> None:
         where = f"group {event.group} in {event.partition} at offset {event.offset}"
         least = self._least_of_look.get((event.onlooker, event.group), {}).get(event.partition, _NONE)
-        if event.offset < least:
+        if event.offset < least and (event.group, event.partition, event.offset) in self._late:
+            # It is what everything goes on from now.
+            self._late.discard((event.group, event.partition, event.offset))
+            self._least[event.group][event.partition] = event.offset
+        elif event.offset < least:
             self._breaches.add(Rule.FORWARD, f"{where}: shown to {event.onlooker}, after {least} was committed")
         if event.offset not in self._asked[event.group, event.partition]:
             self._breaches.add(Rule.COMMITTED, f"{where}: shown to {event.onlooker}, but nobody committed it")

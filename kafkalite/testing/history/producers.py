@@ -62,6 +62,8 @@ class Sending:
 
     partition: str
     transaction: Transaction | None
+    key: str | None = None
+    tombstone: bool = False
     acknowledged: bool = False
     offset: int = NOWHERE
     broker: int = -1
@@ -106,7 +108,7 @@ class Producers:
         if event.transaction >= 0:
             transaction = self._transaction(event.record.producer, event.transaction)
             transaction.records.append(event.record)
-        self.records[event.record] = Sending(event.partition, transaction)
+        self.records[event.record] = Sending(event.partition, transaction, event.key, event.tombstone)
 
     def acked(self, event: Acked) -> None:
         sending = self.records.get(event.record)

@@ -77,6 +77,8 @@ class Readers:
     def check(self, logs: Logs) -> None:
         """Hold everything that was read against the logs."""
         for span in self._spans:
+            if logs.is_deleted(span.partition):
+                continue
             self._check_unchanged(span, logs)
             self._check_complete(span, logs)
 
@@ -84,9 +86,9 @@ class Readers:
         log = logs.log(span.partition)
         for offset, record in span.given.items():
             where = f"{record} in {span.partition} at offset {offset}, read by {span.reader}"
-            if offset not in log:
+            if offset not in log and not logs.may_be_gone(span.partition, offset):
                 self._breaches.add(Rule.UNCHANGED, f"{where}: nothing stands there now")
-            elif log[offset] != record:
+            elif log.get(offset, record) != record:
                 self._breaches.add(Rule.UNCHANGED, f"{where}: {log[offset] or 'a marker'} stands there now")
             transaction = self._producers.records[record].transaction
             if span.committed and transaction is not None and not transaction.visible:

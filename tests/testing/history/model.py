@@ -13,15 +13,19 @@ from kafkalite.testing.history.events import (
     Begun,
     Committed,
     Committing,
+    Compacted,
+    Deleting,
     Entry,
     Event,
     Failed,
+    Initialized,
     Isolation,
     Led,
     OffsetCommitted,
     OffsetCommitting,
     OffsetFetched,
     OffsetFetching,
+    Owned,
     Positioned,
     ProducerKind,
     Reached,
@@ -34,6 +38,9 @@ from kafkalite.testing.history.events import (
 )
 
 PARTITIONS = ("orders-0", "orders-1", "orders-2")
+COMPACTED = "latest-0"
+TRIMMED = "events-0"
+KEYS = ("red", "green", "blue")
 BROKERS = (1, 2, 3)
 GROUP = "billing"
 ONLOOKERS = ("onlooker-a", "onlooker-b")
@@ -83,6 +90,17 @@ class Model:
             for index in range(2):
                 self._numbers[f"{kind.value}-{index}"] = 0
                 self.events.append(Started(f"{kind.value}-{index}", kind))
+                if kind is ProducerKind.TRANSACTIONAL:
+                    self.events.append(Initialized(f"{kind.value}-{index}", f"id-{index}", 1000 + index, 0))
+        self._generation = 0
+        self._compacted = Partition(COMPACTED)
+        self._trimmed = Partition(TRIMMED)
+        self._keys: dict[RecordId, tuple[str, bool]] = {}
+        self._start = 0
+        self.events.append(Compacted(COMPACTED))
+        for producer in ("keyed", "trimmed"):
+            self._numbers[producer] = 0
+            self.events.append(Started(producer, ProducerKind.IDEMPOTENT))
 
     def run(self, steps: int) -> list[Event]:
         """So many steps, then everything is read and shown."""
@@ -93,6 +111,8 @@ class Model:
             self._member,
             self._onlooker,
             self._elect,
+            self._write_key,
+            self._write_and_trim,
         ]
         for _ in range(steps):
             self._chance.choice(actions)()
@@ -189,6 +209,9 @@ class Model:
                 self.events.append(Read(reader, isolation, partition.name, offset, record))
 
     def _member(self) -> None:
+        if self._chance.random() < 0.2 or self._generation == 0:
+            self._rebalance()
+        generation = self._generation
         partition = self._chance.choice(self._partitions)
         self.events.append(OffsetFetching("member", GROUP))
         committed = self._offsets.get(partition.name, -1)
@@ -199,12 +222,53 @@ class Model:
         self._read("member", Isolation.READ_COMMITTED, partition, start, end)
         if end <= start:
             return
-        self.events.append(OffsetCommitting(GROUP, partition.name, end))
+        self.events.append(OffsetCommitting(GROUP, partition.name, end, generation))
         fate = self._chance.random()
         if fate < 0.9:
             self._offsets[partition.name] = end
         if fate < 0.8:
-            self._later.append(OffsetCommitted(GROUP, partition.name, end))
+            self._later.append(OffsetCommitted(GROUP, partition.name, end, generation))
+
+    def _rebalance(self) -> None:
+        """The next generation: each partition has one owner, by chance."""
+        self._generation += 1
+        owners: dict[str, list[str]] = {"member": [], "other": []}
+        for partition in self._partitions:
+            owners[self._chance.choice(list(owners))].append(partition.name)
+        for owner, partitions in owners.items():
+            self.events.append(Owned(GROUP, self._generation, owner, tuple(partitions)))
+
+    def _write_key(self) -> None:
+        record, key, tombstone = self._next("keyed"), self._chance.choice(KEYS), self._chance.random() < 0.3
+        self.events.append(Sent(record, COMPACTED, -1, key, tombstone))
+        if self._chance.random() < 0.1:
+            self._later.append(Unknown(record))
+            if self._chance.random() < 0.5:
+                return
+        else:
+            self._later.append(Acked(record, COMPACTED, len(self._compacted.log)))
+        self._compacted.append(record)
+        self._keys[record] = key, tombstone
+
+    def _write_and_trim(self) -> None:
+        record = self._next("trimmed")
+        self.events.append(Sent(record, TRIMMED))
+        self._later.append(Acked(record, TRIMMED, self._trimmed.append(record)))
+        if self._chance.random() < 0.2:
+            self._start = self._chance.randrange(self._start, len(self._trimmed.log))
+            self.events.append(Deleting(TRIMMED, self._start))
+
+    def _compact(self, log: list[Entry]) -> list[Entry]:
+        """What compaction leaves: of each key the last record, a tombstone perhaps not even that."""
+        end = self._chance.randrange(len(log) + 1)
+        kept: list[Entry] = []
+        for index, entry in enumerate(log):
+            assert entry.record is not None
+            key, tombstone = self._keys[entry.record]
+            later = any(other.record and self._keys[other.record][0] == key for other in log[index + 1 : end])
+            if index >= end or not (later or (tombstone and self._chance.random() < 0.5)):
+                kept.append(entry)
+        return kept
 
     def _onlooker(self) -> None:
         onlooker = self._chance.choice(ONLOOKERS)
@@ -230,6 +294,14 @@ class Model:
                 self.events.append(Reached(reader, isolation, partition.name, len(partition.log)))
             for broker in BROKERS:
                 self.events.append(Replica(partition.name, broker, tuple(partition.log)))
+        self.events.append(Positioned("last-read_uncommitted", TRIMMED, self._start))
+        self._read(
+            "last-read_uncommitted", Isolation.READ_UNCOMMITTED, self._trimmed, self._start, len(self._trimmed.log)
+        )
+        for broker in BROKERS:
+            self.events.append(Replica(COMPACTED, broker, tuple(self._compact(self._compacted.log))))
+            start = self._chance.randrange(self._start + 1)
+            self.events.append(Replica(TRIMMED, broker, tuple(self._trimmed.log[start:])))
 
 
 def valid_history(seed: int, steps: int = 400) -> list[Event]:

@@ -15,17 +15,21 @@ from kafkalite.testing.history.events import (
     Entry,
     Event,
     Failed,
+    Initialized,
     Isolation,
     Led,
     OffsetCommitted,
     OffsetCommitting,
     OffsetFetched,
     OffsetFetching,
+    OffsetUnknown,
+    Owned,
     Read,
     RecordId,
     Replica,
     Sent,
 )
+from tests.testing.history.model import COMPACTED, PARTITIONS
 
 History = list[Event]
 Plant = Callable[[History, random.Random], str]
@@ -57,8 +61,18 @@ def all_of(history: History, kind: type[T]) -> list[T]:
 
 
 def told(history: History) -> list[Acked]:
-    """The acknowledgements that name an offset."""
-    return [event for event in all_of(history, Acked) if event.offset >= 0]
+    """The acknowledgements that name an offset, in partitions that keep everything."""
+    return [event for event in all_of(history, Acked) if event.offset >= 0 and event.partition in PARTITIONS]
+
+
+def replicas(history: History) -> list[Replica]:
+    """The replicas of partitions that keep everything."""
+    return [event for event in all_of(history, Replica) if event.partition in PARTITIONS]
+
+
+def reads(history: History) -> list[Read]:
+    """What was read of them."""
+    return [event for event in all_of(history, Read) if event.partition in PARTITIONS]
 
 
 def acked(history: History, chance: random.Random, producer: str = "") -> Acked:
@@ -202,21 +216,21 @@ def stored_but_never_sent(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.WRITTEN)
 def read_but_never_sent(history: History, chance: random.Random) -> str:
-    some = chance.choice(all_of(history, Read))
+    some = chance.choice(reads(history))
     replace(history, some, some._replace(record=RecordId("nobody", 1)))
     return where(RecordId("nobody", 1), some.partition, some.offset)
 
 
 @breaks(Rule.WRITTEN)
 def read_what_is_no_record(history: History, chance: random.Random) -> str:
-    some = chance.choice(all_of(history, Read))
+    some = chance.choice(reads(history))
     replace(history, some, some._replace(record=None))
     return f"something in {some.partition} at offset {some.offset}, read by {some.reader}"
 
 
 @breaks(Rule.WRITTEN)
 def read_before_it_was_sent(history: History, chance: random.Random) -> str:
-    read = chance.choice(all_of(history, Read))
+    read = chance.choice(reads(history))
     sent = next(event for event in all_of(history, Sent) if event.record == read.record)
     remove(history, sent)
     history.insert(place(history, read) + 1, sent)
@@ -232,7 +246,7 @@ def acknowledged_but_never_sent(history: History, _chance: random.Random) -> str
 
 @breaks(Rule.WRITTEN)
 def read_in_another_partition(history: History, chance: random.Random) -> str:
-    some = chance.choice([event for event in all_of(history, Read) if event.partition != "orders-1"])
+    some = chance.choice([event for event in reads(history) if event.partition != "orders-1"])
     read = Read("astray", Isolation.READ_UNCOMMITTED, "orders-1", some.offset, some.record)
     history.append(read)
     assert some.record
@@ -243,7 +257,7 @@ def read_in_another_partition(history: History, chance: random.Random) -> str:
 def read_and_gone(history: History, _chance: random.Random) -> str:
     """Somebody read above the high watermark what then was truncated."""
     record = RecordId("idempotent-0", 100_000)
-    end = len(all_of(history, Replica)[0].entries)
+    end = len(replicas(history)[0].entries)
     history.append(Sent(record, "orders-0"))
     history.append(Read("early", Isolation.READ_UNCOMMITTED, "orders-0", end, record))
     return where(record, "orders-0", end)
@@ -258,7 +272,7 @@ def two_records_at_an_offset(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.COMPLETE)
 def passed_over(history: History, chance: random.Random) -> str:
-    some = chance.choice([event for event in all_of(history, Read) if event.reader.startswith("last-")])
+    some = chance.choice([event for event in reads(history) if event.reader.startswith("last-")])
     remove(history, some)
     assert some.record
     return where(some.record, some.partition, some.offset)
@@ -266,7 +280,7 @@ def passed_over(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.ONWARD)
 def given_again(history: History, chance: random.Random) -> str:
-    some = chance.choice(all_of(history, Read))
+    some = chance.choice(reads(history))
     history.insert(place(history, some) + 1, some)
     assert some.record
     return where(some.record, some.partition, some.offset)
@@ -392,14 +406,14 @@ def one_of_many_in_an_epoch(history: History, chance: random.Random) -> Acked:
 
 @breaks(Rule.ALIKE)
 def a_replica_lacks_the_end(history: History, chance: random.Random) -> str:
-    replica = chance.choice(all_of(history, Replica))
+    replica = chance.choice(replicas(history))
     edit_replicas(history, replica.partition, lambda entries: entries.__delitem__(slice(-1, None)), replica.broker)
     return f"{replica.partition} at offset {len(replica.entries) - 1}: "
 
 
 @breaks(Rule.ALIKE)
 def a_replica_has_other_bytes(history: History, chance: random.Random) -> str:
-    replica = chance.choice(all_of(history, Replica))
+    replica = chance.choice(replicas(history))
     offset = chance.randrange(len(replica.entries))
 
     def edit(entries: list[Entry]) -> None:
@@ -411,7 +425,7 @@ def a_replica_has_other_bytes(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.WHOLE)
 def a_gap_in_all_replicas(history: History, chance: random.Random) -> str:
-    replica = chance.choice(all_of(history, Replica))
+    replica = chance.choice(replicas(history))
     offset = chance.randrange(1, len(replica.entries) - 1)
     edit_replicas(history, replica.partition, lambda entries: entries.__delitem__(offset))
     return f"in {replica.partition} at offset {offset + 1} on broker {replica.broker}: comes after offset {offset - 1}"
@@ -419,7 +433,7 @@ def a_gap_in_all_replicas(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.WHOLE)
 def an_epoch_goes_back(history: History, chance: random.Random) -> str:
-    replica = chance.choice(all_of(history, Replica))
+    replica = chance.choice(replicas(history))
     last = len(replica.entries) - 1
 
     def edit(entries: list[Entry]) -> None:
@@ -427,3 +441,117 @@ def an_epoch_goes_back(history: History, chance: random.Random) -> str:
 
     edit_replicas(history, replica.partition, edit)
     return f"in {replica.partition} at offset {last} on broker {replica.broker}: of leader epoch -1"
+
+
+def fence(history: History, producer: str, at: int) -> None:
+    """Another instance with the producer's transactional id is given a greater epoch."""
+    known = next(event for event in all_of(history, Initialized) if event.producer == producer)
+    history.insert(at, known._replace(producer="usurper", epoch=known.epoch + 1))
+
+
+@breaks(Rule.FENCED)
+def fenced_and_acknowledged(history: History, chance: random.Random) -> str:
+    some = acked(history, chance, "transactional")
+    sent = next(event for event in all_of(history, Sent) if event.record == some.record)
+    fence(history, some.record.producer, place(history, sent))
+    return where(some.record, some.partition, some.offset)
+
+
+@breaks(Rule.FENCED)
+def fenced_and_written(history: History, chance: random.Random) -> str:
+    some = acked(history, chance, "transactional")
+    sent = next(event for event in all_of(history, Sent) if event.record == some.record)
+    fence(history, some.record.producer, place(history, sent))
+    remove(history, some)
+    return f"{some.record} in {some.partition}: written"
+
+
+@breaks(Rule.FENCED)
+def fenced_and_committed(history: History, chance: random.Random) -> str:
+    done = chance.choice(all_of(history, Committed))
+    fence(history, done.producer, place(history, request_of(history, done)))
+    return f"transaction {done.transaction} of {done.producer}: committed"
+
+
+@breaks(Rule.OWNER)
+def two_owners(history: History, chance: random.Random) -> str:
+    some = chance.choice([event for event in all_of(history, Owned) if event.partitions])
+    history.insert(place(history, some) + 1, some._replace(owner="thief", partitions=some.partitions[:1]))
+    return f"group {some.group}: {some.partitions[0]} is owned by {some.owner} and by thief"
+
+
+@breaks(Rule.GENERATION)
+def a_commit_of_an_old_generation(history: History, chance: random.Random) -> str:
+    some = chance.choice(all_of(history, OffsetCommitted))
+    asked = next(event for event in all_of(history, OffsetCommitting) if tuple(event) == tuple(some))
+    history.insert(place(history, asked), Owned(some.group, some.generation + 1, "next", ()))
+    return f"group {some.group} in {some.partition} at offset {some.offset}: committed in generation {some.generation}"
+
+
+@breaks(Rule.FORWARD)
+def a_late_commit_takes_effect_twice(history: History, _chance: random.Random) -> str:
+    """Once it may take the place of a greater one, for its request came late."""
+    for offset in (50, 60):
+        history.append(OffsetCommitting("other", "orders-1", offset))
+    history += [OffsetUnknown("other", "orders-1", 50), OffsetCommitted("other", "orders-1", 60)]
+    for _ in range(2):
+        history += [OffsetFetching("late", "other"), OffsetFetched("late", "other", "orders-1", 50)]
+        history += [OffsetCommitting("other", "orders-1", 70), OffsetCommitted("other", "orders-1", 70)]
+    return "group other in orders-1 at offset 50"
+
+
+def last_of_a_key(history: History, chance: random.Random, *, tombstone: bool) -> tuple[Sent, Replica]:
+    """The last record of a key, which was acknowledged; and a replica."""
+    acknowledged = {event.record for event in all_of(history, Acked)}
+    last: dict[str | None, Sent] = {}
+    for sent in all_of(history, Sent):
+        if sent.partition == COMPACTED:
+            last[sent.key] = sent
+    found = [sent for sent in last.values() if sent.tombstone is tombstone and sent.record in acknowledged]
+    if not found:
+        some = chance.choice([sent for sent in last.values() if sent.record in acknowledged])
+        replace(history, some, some._replace(tombstone=tombstone))
+        found = [some._replace(tombstone=tombstone)]
+    return chance.choice(found), next(event for event in all_of(history, Replica) if event.partition == COMPACTED)
+
+
+@breaks(Rule.LAST_VALUE)
+def the_last_value_is_compacted_away(history: History, chance: random.Random) -> str:
+    sent, replica = last_of_a_key(history, chance, tombstone=False)
+    entries = tuple(entry for entry in replica.entries if entry.record != sent.record)
+    replace(history, replica, replica._replace(entries=entries))
+    # No tombstone of the key has an unknown outcome, which would explain it.
+    for event in all_of(history, Sent):
+        if event.partition == COMPACTED and event.key == sent.key and event.tombstone:
+            replace(history, event, event._replace(tombstone=False))
+    return f"key {sent.key} in {COMPACTED} on broker {replica.broker}"
+
+
+@breaks(Rule.LAST_VALUE)
+def a_deleted_key_comes_back(history: History, chance: random.Random) -> str:
+    sent, replica = last_of_a_key(history, chance, tombstone=True)
+    offset = next(event.offset for event in all_of(history, Acked) if event.record == sent.record)
+    earlier = RecordId("keyed", 100_000)
+    history.insert(0, Sent(earlier, COMPACTED, -1, sent.key))
+    kept = [entry for entry in replica.entries if entry.offset not in (offset, offset - 1)]
+    kept.append(Entry(offset - 1, 0, earlier))
+    replace(history, replica, replica._replace(entries=tuple(sorted(kept))))
+    return f"key {sent.key} in {COMPACTED} on broker {replica.broker}"
+
+
+@breaks(Rule.ALIKE)
+def compacted_replicas_differ(history: History, _chance: random.Random) -> str:
+    replica = next(event for event in all_of(history, Replica) if event.partition == COMPACTED)
+    last = replica.entries[-1]
+    changed = (*replica.entries[:-1], last._replace(record=RecordId("keyed", 1)))
+    replace(history, replica, replica._replace(entries=changed))
+    return f"{COMPACTED} at offset {last.offset}"
+
+
+@breaks(Rule.KEPT)
+def lost_above_what_was_deleted(history: History, _chance: random.Random) -> str:
+    lost = max(
+        (event for event in all_of(history, Acked) if event.record.producer == "trimmed"), key=lambda e: e.offset
+    )
+    edit_replicas(history, lost.partition, lambda entries: entries.__delitem__(slice(-1, None)))
+    return where(lost.record, lost.partition, lost.offset)

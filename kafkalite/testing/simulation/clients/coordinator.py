@@ -1,0 +1,75 @@
+"""Where a group's or a transactional id's coordinator is, and a connection to it that nothing else waits on.
+
+Answers to: ``TransactionManager.FindCoordinatorHandler`` and ``AbstractCoordinator.lookupCoordinator``. Deterministic.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.network.client import ConnectionLost
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.testing.simulation.clients.cluster import Cluster
+from kafkalite.testing.simulation.clients.host import Link
+
+GROUP, TRANSACTION = 0, 1
+"""Kinds of coordinators, as FindCoordinator numbers them."""
+_VERSION = 4
+
+
+class Coordinator:
+    """The coordinator of one ``key``; looked up when it is needed, and anew once :meth:`forget` was called."""
+
+    def __init__(self, cluster: Cluster, kind: int, key: str) -> None:
+        self._cluster = cluster
+        self._kind = kind
+        self._key = key
+        self._address: tuple[str, int] | None = None
+        self._link: Link | None = None
+        self._closed = False
+
+    async def ask(self, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any) -> Any:
+        """One request to it. Raises :class:`ConnectionLost`, and ``ApiError`` while it cannot be found."""
+        cluster = self._cluster
+        if self._address is None:
+            self._address = await self._find()
+        if self._link is None or not self._link.connected:
+            link = cluster.host.connect(*self._address, cluster.name)
+            try:
+                await link.connect(cluster.patience.connect)
+            except ConnectionLost:
+                self.forget()
+                raise
+            self._link = link
+            if self._closed:
+                link.close()
+        try:
+            return await cluster.ask(self._link, key, version, timeout, **fields)
+        except ConnectionLost:
+            self.forget()
+            raise
+
+    def forget(self) -> None:
+        """It may have moved."""
+        self._address = None
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def close(self) -> None:
+        """Close the connection, for good."""
+        self._closed = True
+        self.forget()
+
+    async def _find(self) -> tuple[str, int]:
+        answer = await self._cluster.ask_any(
+            ApiKey.FIND_COORDINATOR, _VERSION, key_type=self._kind, coordinator_keys=[self._key]
+        )
+        (found,) = answer.coordinators
+        code = ErrorCode(found.error_code)
+        if not code:
+            return found.host, found.port
+        if code is not ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            self._cluster.host.unexpected(self._cluster.name, f"FindCoordinator of {self._key}", code)
+        raise ApiError(code)

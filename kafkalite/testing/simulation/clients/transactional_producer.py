@@ -1,0 +1,270 @@
+"""A transactional producer: transactions over several partitions, committed or aborted by chance.
+
+Answers to: ``org.apache.kafka.clients.producer.KafkaProducer`` with ``transactional.id``. Deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import spawn
+from kafkalite.common.types import TopicPartition
+from kafkalite.record.records import Record
+from kafkalite.testing.history.events import (
+    Aborted,
+    Begun,
+    Committed,
+    Committing,
+    Initialized,
+    ProducerKind,
+    RecordId,
+    Started,
+)
+from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
+from kafkalite.testing.simulation.clients.errors import FENCED
+from kafkalite.testing.simulation.clients.host import ClientHost
+from kafkalite.testing.simulation.clients.records import record_of
+from kafkalite.testing.simulation.clients.sender import Sender, SenderSettings
+from kafkalite.testing.simulation.clients.sequences import Sequences
+from kafkalite.testing.simulation.clients.transactions import (
+    AbortableError,
+    FencedError,
+    GroupMembership,
+    StoppedError,
+    Transactions,
+)
+
+
+class TransactionalSession:
+    """One instance of a transactional producer: its epoch, its transaction, and what it notes of both.
+
+    Everything raises as :class:`Transactions` does.
+    """
+
+    def __init__(
+        self, cluster: Cluster, name: str, transactional_id: str, timeout_ms: int, settings: SenderSettings
+    ) -> None:
+        self.name = name
+        self.sender = Sender(
+            cluster, settings, sequences := Sequences(transactional=True), transactional_id, self._hurt
+        )
+        self.sender.allowed = self._may_send
+        self._cluster = cluster
+        self._host = cluster.host
+        self._sequences = sequences
+        self._transactions = Transactions(cluster, transactional_id, timeout_ms)
+        self._transaction = 0
+        self._number = 0
+        self._partitions: dict[TopicPartition, None] = {}
+        self._begun = False
+        """Whether the coordinator knows of the transaction."""
+        self._hurt_by: ErrorCode | None = None
+        self._ending: list[Callable[[], None]] = []
+
+    async def init(self) -> None:
+        """Fence other instances, and be ready for a transaction."""
+        producer = await self._transactions.init()
+        self._host.note(Initialized(self.name, self._transactions.transactional_id, *producer))
+        self._sequences.begin(producer)
+        self._hurt_by = None
+
+    def begin(self) -> None:
+        """The next transaction."""
+        self._transaction += 1
+        self._partitions.clear()
+        self._begun = False
+        self._host.note(Begun(self.name, self._transaction))
+
+    async def send(self, make: Callable[[RecordId], Record], partition: TopicPartition) -> None:
+        """Queue a record, whose partition becomes part of the transaction."""
+        self._check()
+        if partition not in self._partitions:
+            self._begun = True
+            await self._transactions.add_partitions((partition,))
+            self._partitions[partition] = None
+        self._number += 1
+        identity = RecordId(self.name, self._number)
+        self.sender.send(identity, make(identity), partition, self._transaction)
+
+    async def send_offsets(self, member: GroupMembership, offsets: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        """Commit offsets (and the leader epochs before them) with the transaction."""
+        self._check()
+        self._begun = True
+        await self._transactions.add_offsets(member.group)
+        await self._transactions.commit_offsets(member, offsets)
+
+    async def commit(self) -> None:
+        """Wait for what is in flight, and commit."""
+        self.sender.kick()
+        await self.sender.flush()
+        self._check()
+        if not self._begun:
+            self._host.note(Committing(self.name, self._transaction))
+            self._host.note(Committed(self.name, self._transaction))
+            return
+        self._host.note(Committing(self.name, self._transaction))
+        try:
+            await self._transactions.end(commit=True)
+        except FencedError as error:
+            if error.args[0]:
+                self._host.note(Aborted(self.name, self._transaction))
+            raise
+        self._host.note(Committed(self.name, self._transaction))
+        await self._settle()
+
+    async def abort(self) -> None:
+        """Drop what was not sent, wait for what is in flight, and abort."""
+        self.sender.drop_queued()
+        await self.sender.flush()
+        if self._begun:
+            await self._transactions.end(commit=False)
+        self._host.note(Aborted(self.name, self._transaction))
+        await self._settle()
+
+    def close(self) -> None:
+        """End at once."""
+        self.sender.close()
+        self._transactions.close()
+
+    async def _settle(self) -> None:
+        """A new epoch, where something of the old one may arrive late, or sequences have gaps."""
+        self._partitions.clear()
+        if self._hurt_by is not None or self._transactions.doubtful:
+            await self.init()
+
+    def _check(self) -> None:
+        if self._hurt_by in FENCED and self._hurt_by is not ErrorCode.INVALID_PRODUCER_EPOCH:
+            raise FencedError(False)
+        if self._hurt_by is not None:
+            raise AbortableError(self._hurt_by.name)
+
+    def _hurt(self, code: ErrorCode) -> None:
+        """Records were given up."""
+        if self._hurt_by is None:
+            self._hurt_by = code
+
+    def _may_send(self, partition: TopicPartition) -> bool:
+        return partition in self._partitions
+
+
+@dataclass(frozen=True)
+class TransactionalSettings:
+    """What a transactional producer does: ``rate`` transactions a second, of up to ``bunch`` records each."""
+
+    name: str
+    transactional_id: str
+    topics: tuple[str, ...]
+    rate: float = 2.0
+    bunch: int = 8
+    most: int = 1_000_000
+    """Transactions; then it ends."""
+    aborted: float = 0.2
+    """The part of the transactions that it aborts by itself."""
+    pause: float = 0.2
+    """The longest time, in seconds, that it takes between records of a transaction."""
+    timeout_ms: int = 10_000
+    lives: int = 3
+    """Instances that it makes of itself, one after another, where it is fenced."""
+    padding: int = 0
+    sender: SenderSettings = field(default_factory=SenderSettings)
+    patience: Patience = field(default_factory=Patience)
+
+
+class TransactionalProducer:
+    """Its instances are called ``name.1``, ``name.2``, …: a fenced one ends, and another begins with new numbers."""
+
+    def __init__(self, host: ClientHost, settings: TransactionalSettings) -> None:
+        self.settings = settings
+        self.committed = 0
+        """Transactions committed so far."""
+        self.fenced = 0
+        """Instances that were fenced."""
+        self._host = host
+        self._cluster = Cluster(host, settings.name, settings.patience)
+        self._session: TransactionalSession | None = None
+        self._done = 0
+        self._stopping = False
+        self._killed = False
+
+    @property
+    def acknowledged(self) -> int:
+        """Records acknowledged to the instance that lives."""
+        return self._session.sender.acknowledged if self._session is not None else 0
+
+    def stop(self) -> None:
+        """End after the transaction that is open."""
+        self._stopping = True
+
+    def kill(self) -> None:
+        """End at once, as a process that is killed."""
+        self._stopping = self._killed = True
+        if self._session is not None:
+            self._session.close()
+        self._cluster.close()
+
+    async def run(self) -> None:
+        """Run transactions until :meth:`stop`."""
+        self._cluster.want(self.settings.topics)
+        for life in range(1, self.settings.lives + 1):
+            if self._stopping or not await survives(self._live(life)):
+                break
+            self.fenced += 1
+            await self._host.sleep(self._host.rng.uniform(0.1, 1.0))
+        self._cluster.close()
+
+    async def _live(self, life: int) -> None:
+        """One instance. Raises :class:`FencedError` and :class:`StoppedError`."""
+        settings = self.settings
+        session = TransactionalSession(
+            self._cluster, f"{settings.name}.{life}", settings.transactional_id, settings.timeout_ms, settings.sender
+        )
+        self._session = session
+        self._cluster.changed = session.sender.kick
+        spawn(session.sender.run(), f"the sender of {session.name}")
+        try:
+            self._host.note(Started(session.name, ProducerKind.TRANSACTIONAL))
+            await session.init()
+            while not self._stopping and self._done < settings.most:
+                if await self._cluster.known(settings.topics, 1.0):
+                    await self._transact(session)
+                await self._host.sleep(self._host.rng.expovariate(settings.rate))
+        finally:
+            session.close()
+
+    async def _transact(self, session: TransactionalSession) -> None:
+        host, settings = self._host, self.settings
+        self._done += 1
+        places = [
+            TopicPartition(topic, number) for topic in settings.topics for number in range(self._cluster.topics[topic])
+        ]
+        session.begin()
+        try:
+            for _ in range(host.rng.randint(1, settings.bunch)):
+                timestamp = host.clock.time_ms()
+                await session.send(
+                    lambda identity, at=timestamp: record_of(identity, at, None, settings.padding),  # type: ignore[misc]
+                    host.rng.choice(places),
+                )
+                session.sender.kick()
+                if host.rng.random() < 0.3:
+                    await host.sleep(host.rng.uniform(0, settings.pause))
+            if host.rng.random() < settings.aborted:
+                await session.abort()
+            else:
+                await session.commit()
+                self.committed += 1
+        except AbortableError:
+            await session.abort()
+
+
+async def survives(life: Awaitable[None]) -> bool:
+    """Await one instance's life; whether it ended because it was fenced, so that another may follow."""
+    try:
+        await life
+    except FencedError:
+        return True
+    except (AbortableError, StoppedError):
+        pass
+    return False

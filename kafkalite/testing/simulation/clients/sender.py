@@ -124,7 +124,7 @@ class Sender:
             for batch in list(queue):
                 if batch.sequence == NONE:
                     queue.remove(batch)
-                    self._give_up(batch, None, "aborted")
+                    self._note_given_up(batch, "aborted", refused=True)
 
     def close(self) -> None:
         """Send nothing more; nothing more is noted either."""
@@ -326,13 +326,15 @@ class Sender:
 
     def _give_up(self, batch: Batch, code: ErrorCode | None, why: str) -> None:
         refused = code in NOT_WRITTEN and not batch.maybe_written
-        unsent = batch.attempts == 0
         if self._sequences is not None:
             self._sequences.failed(batch, code, adjust=refused)
+        self._note_given_up(batch, why, refused=refused or batch.attempts == 0)
+        self._on_failure(code or E.REQUEST_TIMED_OUT)
+
+    def _note_given_up(self, batch: Batch, why: str, *, refused: bool) -> None:
         self._settle(batch)
         for identity, _ in batch.records:
-            self._host.note(Failed(identity, why) if refused or unsent else Unknown(identity, why))
-        self._on_failure(code or E.REQUEST_TIMED_OUT)
+            self._host.note(Failed(identity, why) if refused else Unknown(identity, why))
 
     def _settle(self, batch: Batch) -> None:
         batch.done = True

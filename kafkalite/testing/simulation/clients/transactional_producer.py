@@ -61,7 +61,6 @@ class TransactionalSession:
         self._begun = False
         """Whether the coordinator knows of the transaction."""
         self._hurt_by: ErrorCode | None = None
-        self._ending: list[Callable[[], None]] = []
 
     async def init(self) -> None:
         """Fence other instances, and be ready for a transaction."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,11 +31,12 @@ E = ErrorCode
 
 
 @pytest.fixture
-def brokers(tmp_path: Path) -> Brokers:
+def brokers(tmp_path: Path) -> Iterator[Brokers]:
     found = Brokers(tmp_path)
     for number, tp in enumerate(PARTITIONS):
         found.create(tp, ((1, 2, 3), (2, 3, 1))[number])
-    return found
+    yield found
+    found.finish()
 
 
 def settings(**changes: object) -> ProducerSettings:

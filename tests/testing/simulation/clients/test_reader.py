@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,11 +35,12 @@ E = ErrorCode
 
 
 @pytest.fixture
-def brokers(tmp_path: Path) -> Brokers:
+def brokers(tmp_path: Path) -> Iterator[Brokers]:
     found = Brokers(tmp_path)
     for number, tp in enumerate(PARTITIONS):
         found.create(tp, ((1, 2, 3), (2, 3, 1))[number])
-    return found
+    yield found
+    found.finish()
 
 
 def producer_of(brokers: Brokers, most: int = 100, rate: float = 10.0) -> Producer:

@@ -63,6 +63,7 @@ class BrokerServer:
         self._control_client = ControlClient(edges.reactor, now=edges.clock.monotonic)
         self._channel = ControlChannel(self._control_client, values["controller.socket.timeout.ms"] / 1000)
         self._ports: dict[str, int] = {}
+        self.services: BrokerServices | None = None
 
     async def start(self) -> None:
         """Raises :class:`kafkalite.common.errors.StartupError` with one line that says what to do."""
@@ -125,7 +126,7 @@ class BrokerServer:
             edges.rng,
         )
         self._metadata.on_brokers.append(self._coordinators.brokers_changed)
-        self.services = BrokerServices(
+        services = self.services = BrokerServices(
             broker_id=self.broker_id,
             cluster_id=cluster_id,
             config=config.dynamic,
@@ -157,7 +158,7 @@ class BrokerServer:
         await steps.run("reading the broker's configuration", self._config_watcher.start)
         topic_configs = await steps.run("reading the topics' configurations", self._config_watcher.topic_configs)
         await self._logs.start(topic_configs)
-        self._listen(Dispatcher(self.services))
+        self._listen(Dispatcher(services))
         self._registration = Registration(self._zk, stores.brokers, self._broker(), self._registered, self.on_fatal)
         self._zk.add_listener(self._session_changed)
         try:

@@ -23,7 +23,9 @@ from kafkalite.broker.server import BrokerServer
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ConfigError, StartupError
 from kafkalite.common.tasks import deferred
+from kafkalite.common.types import TopicPartition
 from kafkalite.network.client import BrokerConnection
+from kafkalite.replication.partition import Partition
 from kafkalite.testing.ensemble import Ensemble, EnsembleClient, Timing
 from kafkalite.testing.simulation.edges import SimCleaners, SimExecutor, SimGuardian, SimWatchdog
 from kafkalite.testing.simulation.files import SimFileSystem
@@ -132,6 +134,11 @@ class SimBroker:
     def services(self) -> BrokerServices | None:
         """What the broker is made of (its logs, its metadata, …), for a look; ``None`` where it does not serve."""
         return self.server.services if self.server is not None and self.status is Status.SERVING else None
+
+    def last_partition(self, tp: TopicPartition) -> Partition | None:
+        """The partition as the present process holds it, or the last one held it."""
+        services = self.server.services if self.server is not None else None
+        return None if services is None else services.replicas.replicas.partitions.get(tp)
 
     @property
     def is_alive(self) -> bool:

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from kafkalite.common.types import NO_LEADER, TopicPartition
-from kafkalite.zk.port import ZnodeStat
+from kafkalite.zk.port import Create, Delete, SetData, ZnodeStat
 from kafkalite.zk.znodes import controller, producer_ids, topics, transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.groups import decode_generation
@@ -42,6 +42,13 @@ class ZnodeChange(NamedTuple):
     kind: Kind
     path: str
     data: bytes = b""
+
+
+def znode_change(op: Create | SetData | Delete) -> ZnodeChange:
+    """What an operation that was carried out did to its znode."""
+    if isinstance(op, Delete):
+        return ZnodeChange(Kind.DELETED, op.path)
+    return ZnodeChange(Kind.CREATED if isinstance(op, Create) else Kind.CHANGED, op.path, op.data)
 
 
 class _Led(NamedTuple):

@@ -1,0 +1,107 @@
+"""What must hold of a healed cluster: the brokers, their logs and ZooKeeper tell one story.
+
+Answers to: nothing in Kafka; the final checks of Jepsen's tests. Pure: it looks at the brokers and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from kafkalite.apis.services import BrokerServices
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.types import NO_LEADER, TopicPartition
+from kafkalite.record.batch import CorruptRecordError, iter_headers
+from kafkalite.record.records import iter_records
+from kafkalite.replication.partition import Partition, Role
+from kafkalite.testing.history.events import Entry, RecordId
+from kafkalite.testing.simulation.clients.records import identity_of
+
+
+def differences(
+    states: Mapping[TopicPartition, PartitionState], controller: int | None, servers: Mapping[int, BrokerServices]
+) -> list[str]:
+    """What is not yet as it should be, a line each; nothing once the cluster has converged.
+
+    ``states`` and ``controller`` are what ZooKeeper says; ``servers`` are all brokers by id, all of them running.
+    """
+    if controller is None or controller not in servers:
+        return [f"the controller is {controller}"]
+    found: list[str] = []
+    for broker_id, server in servers.items():
+        found += _broker(broker_id, server, states, controller, set(servers))
+    for tp, state in states.items():
+        found += _partition(tp, state, servers)
+    return found
+
+
+def _broker(
+    broker_id: int,
+    server: BrokerServices,
+    states: Mapping[TopicPartition, PartitionState],
+    controller: int,
+    brokers: set[int],
+) -> Iterator[str]:
+    metadata, hosted = server.metadata, server.replicas.replicas.partitions
+    if metadata.controller_id != controller:
+        yield f"broker {broker_id} takes {metadata.controller_id} for the controller, which is {controller}"
+    if set(metadata.brokers) != brokers:
+        yield f"broker {broker_id} knows the brokers {sorted(metadata.brokers)}, there are {sorted(brokers)}"
+    known = {state.topic_partition for topic in metadata.topics.values() for state in topic.values()}
+    for tp in sorted(known ^ states.keys()):
+        yield f"broker {broker_id}: {tp} is {'not known' if tp in states else 'known, though it was deleted'}"
+    for tp in sorted(hosted.keys() - states.keys()):
+        yield f"broker {broker_id} holds {tp}, which was deleted"
+    for tp in sorted(known & states.keys()):
+        told, state = metadata.topics[tp.topic][tp.partition], states[tp]
+        for name in ("leader", "leader_epoch", "isr", "zk_version"):
+            mine, theirs = getattr(told, name), getattr(state, name)
+            if mine != theirs:
+                yield f"broker {broker_id} believes {name} {mine} of {tp}, ZooKeeper says {theirs}"
+
+
+def _partition(tp: TopicPartition, state: PartitionState, servers: Mapping[int, BrokerServices]) -> Iterator[str]:
+    if state.leader == NO_LEADER:
+        yield f"{tp} has no leader"
+        return
+    if set(state.isr) != set(state.replicas):
+        yield f"{tp}: the ISR {list(state.isr)} is not full, the replicas are {list(state.replicas)}"
+    if state.assignment.is_being_reassigned:
+        yield f"{tp} is still being reassigned"
+    ends: dict[int, tuple[int, int]] = {}
+    for broker_id in state.replicas:
+        partition = servers[broker_id].replicas.replicas.partitions.get(tp) if broker_id in servers else None
+        if partition is None or partition.log is None:
+            yield f"broker {broker_id} does not hold {tp}"
+            continue
+        yield from _role(tp, broker_id, partition, state)
+        ends[broker_id] = partition.log.log_end_offset, partition.log.high_watermark
+    for broker_id, server in servers.items():
+        if broker_id not in state.replicas and tp in server.replicas.replicas.partitions:
+            yield f"broker {broker_id} holds {tp}, of which it is no replica"
+    if len({end for offsets in ends.values() for end in offsets}) > 1:
+        yield f"{tp}: log ends and high watermarks differ: {ends}"
+
+
+def _role(tp: TopicPartition, broker_id: int, partition: Partition, state: PartitionState) -> Iterator[str]:
+    role = Role.LEADER if broker_id == state.leader else Role.FOLLOWER
+    if partition.role is not role:
+        yield f"broker {broker_id} is {partition.role.value} of {tp}, it should be {role.value}"
+    if partition.leader_epoch != state.leader_epoch:
+        yield f"broker {broker_id} has {tp} in leader epoch {partition.leader_epoch}, it should be {state.leader_epoch}"
+
+
+def entries(folder: Path) -> tuple[Entry, ...]:
+    """All records and markers in the segments of a partition's folder. Raises ``LookupError`` where one is corrupt."""
+    found = []
+    for segment in sorted(folder.glob("*.log")):
+        data = memoryview(segment.read_bytes())
+        try:
+            for position, header in iter_headers(data):
+                for record in iter_records(data, header, position):
+                    known = identity_of(record) or RecordId("unknown", record.offset)
+                    mine = None if header.is_control else known
+                    found.append(Entry(record.offset, header.leader_epoch, mine, header.crc))
+        except CorruptRecordError as error:
+            raise LookupError(f"{segment}: {error}") from error
+    return tuple(found)

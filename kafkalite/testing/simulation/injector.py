@@ -1,0 +1,330 @@
+"""Every fault of a history goes through here: counted, told in the story, and healed at the end.
+
+Answers to: nothing in Kafka; the nemesis of Jepsen's tests. Deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.tasks import Future
+from kafkalite.common.types import NO_LEADER, TopicPartition
+from kafkalite.testing.ensemble import EnsembleClient
+from kafkalite.testing.ensemble.server import Role
+from kafkalite.testing.simulation.cluster import SimCluster
+from kafkalite.testing.simulation.topology import Topology
+
+_LOOK = 0.05
+"""Virtual seconds between two looks at a condition."""
+_SHUTDOWN = 8.0
+"""Virtual seconds that a controlled shutdown may take before the process is killed."""
+
+
+class PowerBudget:
+    """Which machine may lose power: none while another one has not yet got back what it lost.
+
+    acks=all promises a record for as long as one in-sync replica keeps it. So a machine may lose power where each of
+    its partitions has another live in-sync replica, and while no other machine still misses records.
+    """
+
+    def __init__(self, cluster: SimCluster, topology: Topology) -> None:
+        self._cluster = cluster
+        self._topology = topology
+        self._broker = 0
+        self._needed: dict[TopicPartition, int] = {}
+
+    def allows(self, broker: int) -> bool:
+        """Whether ``broker`` may lose power now."""
+        if not self.is_whole():
+            return False
+        for state in self._topology.states().values():
+            others = [other for other in state.isr if other != broker and self._cluster.brokers[other].is_alive]
+            if broker in state.isr and not others:
+                return False
+        return True
+
+    def spend(self, broker: int) -> None:
+        """``broker`` loses power: remember how far its partitions were acknowledged."""
+        self._broker = broker
+        self._needed = {
+            tp: max(self._high_watermark(other, tp) for other in state.replicas)
+            for tp, state in self._topology.states().items()
+            if broker in state.replicas
+        }
+
+    def is_whole(self) -> bool:
+        """Whether the machine that lost power last holds everything again that was acknowledged by then."""
+        if not self._needed:
+            return True
+        machine = self._cluster.brokers[self._broker]
+        if machine.services is None:
+            return False
+        states = self._topology.states()
+        for tp, offset in self._needed.items():
+            partition = machine.services.replicas.replicas.partitions.get(tp)
+            if tp not in states or self._broker not in states[tp].replicas:
+                continue
+            if partition is None or partition.log is None or partition.log.log_end_offset < offset:
+                return False
+        self._needed = {}
+        return True
+
+    def _high_watermark(self, broker: int, tp: TopicPartition) -> int:
+        partition = self._cluster.brokers[broker].last_partition(tp)
+        return 0 if partition is None or partition.log is None else int(partition.log.high_watermark)
+
+
+class FaultInjector:
+    """What a scenario may look at and do. Methods are harmless where another scenario was faster.
+
+    ``count`` is the number of faults so far. :meth:`heal` undoes all that lasts.
+    """
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self.count = 0
+        self.healed = False
+        self._cluster = cluster
+        self._world = cluster.world
+        self._topology = Topology(cluster)
+        self._power = PowerBudget(cluster, self._topology)
+        self._cut: dict[int, EnsembleClient] = {}
+
+    # Looking
+
+    @property
+    def brokers(self) -> list[int]:
+        """Ids of all brokers."""
+        return list(self._cluster.brokers)
+
+    @property
+    def zookeeper_servers(self) -> int:
+        """How many servers ZooKeeper has."""
+        return len(self._cluster.zookeeper.servers)
+
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition that has a state in ZooKeeper."""
+        return sorted(self._topology.states())
+
+    def leader(self, tp: TopicPartition) -> int:
+        """Its leader as ZooKeeper says, or ``NO_LEADER``."""
+        state = self._state(tp)
+        return NO_LEADER if state is None else state.leader
+
+    def isr(self, tp: TopicPartition) -> tuple[int, ...]:
+        """Its ISR as ZooKeeper says."""
+        state = self._state(tp)
+        return () if state is None else state.isr
+
+    def replicas(self, tp: TopicPartition) -> tuple[int, ...]:
+        """Its replicas."""
+        state = self._state(tp)
+        return () if state is None else state.replicas
+
+    def controller(self) -> int | None:
+        """Id of the controller as ZooKeeper says."""
+        return self._topology.controller()
+
+    def coordinators(self) -> list[int]:
+        """Brokers that hold the claim on a group or on transactions."""
+        return self._topology.coordinators()
+
+    def power_may_fail(self) -> bool:
+        """Whether any machine may lose power now."""
+        return self._power.is_whole()
+
+    def _state(self, tp: TopicPartition) -> PartitionState | None:
+        return self._topology.state(tp)
+
+    # Time
+
+    async def sleep(self, seconds: float) -> None:
+        """Return ``seconds`` later."""
+        future: Future[None] = Future()
+        self._world.call_later(seconds, future.callback, None)
+        await future
+
+    async def wait_until(self, condition: Callable[[], bool], limit: float) -> bool:
+        """Return once ``condition`` holds, after ``limit`` seconds at the latest; whether it does."""
+        end = self._world.now + limit
+        while not condition():
+            if self._world.now >= end:
+                return False
+            await self.sleep(_LOOK)
+        return True
+
+    # Processes and machines
+
+    def kill(self, broker: int, guardian_dies_too: bool = False) -> None:
+        """``kill -9``; with ``guardian_dies_too`` ZooKeeper learns of it by the session's timeout."""
+        machine = self._cluster.brokers.get(broker)
+        if machine is None or not machine.is_alive or self.healed:
+            return
+        self.count += 1
+        machine.kill(guardian_dies_too=guardian_dies_too)
+
+    def start(self, broker: int) -> None:
+        """Start the broker's process where there is none; one that is paused goes on."""
+        machine = self._cluster.brokers.get(broker)
+        if machine is None:
+            return
+        machine.resume()
+        if not machine.is_alive:
+            machine.start()
+
+    async def stop(self, broker: int) -> None:
+        """A controlled shutdown, to its end; a process that does not end is killed."""
+        machine = self._cluster.brokers[broker]
+        if not machine.is_alive or self.healed:
+            return
+        self.count += 1
+        machine.resume()
+        life = machine.life
+        machine.stop()
+        if not await self.wait_until(lambda: machine.life is not life or not machine.is_alive, _SHUTDOWN):
+            machine.kill()
+
+    def lose_power(self, broker: int) -> bool:
+        """The machine loses power; ``False`` where it may not: then its process is killed."""
+        machine = self._cluster.brokers[broker]
+        if not machine.is_alive or self.healed:
+            return False
+        if not self._power.allows(broker):
+            self.kill(broker)
+            return False
+        self.count += 1
+        self._power.spend(broker)
+        machine.lose_power()
+        return True
+
+    def pause(self, broker: int) -> None:
+        """SIGSTOP."""
+        if not self.healed and self._cluster.brokers[broker].is_alive:
+            self.count += 1
+            self._cluster.pause(broker)
+
+    def resume(self, broker: int) -> None:
+        """SIGCONT."""
+        self._cluster.resume(broker)
+
+    # Network
+
+    def hold(self, broker: int, other: int, one_way: bool = False) -> None:
+        """What ``broker`` sends to ``other`` does not arrive before :meth:`release`; both ways, unless ``one_way``."""
+        if broker != other and not self.healed:
+            self.count += 1
+            self._cluster.network.hold(self._host(broker), self._host(other), one_way=one_way)
+
+    def release(self, broker: int, other: int) -> None:
+        """Undo :meth:`hold`, both ways: what was held arrives."""
+        if broker != other:
+            self._cluster.network.release(self._host(broker), self._host(other))
+
+    def reset(self, broker: int) -> None:
+        """Break every connection of the broker."""
+        if not self.healed:
+            self.count += 1
+            for name in self._hosts():
+                if name != self._host(broker):
+                    self._cluster.network.reset(self._host(broker), name)
+
+    def slow(self, broker: int, seconds: float) -> None:
+        """Everything to and from the broker takes up to ``seconds``."""
+        if not self.healed:
+            self.count += 1
+            self._delay(broker, (seconds / 4, seconds))
+
+    def unslow(self, broker: int) -> None:
+        """Undo :meth:`slow`."""
+        self._delay(broker, self._cluster.network.delay)
+
+    def _delay(self, broker: int, delay: tuple[float, float]) -> None:
+        for name in self._hosts():
+            if name != self._host(broker):
+                self._cluster.network.set_delay(self._host(broker), name, delay)
+
+    def _host(self, broker: int) -> str:
+        return self._cluster.brokers[broker].host
+
+    def _hosts(self) -> list[str]:
+        return list(self._world.nodes)
+
+    # ZooKeeper
+
+    def cut_zookeeper(self, broker: int) -> None:
+        """Nothing travels between the broker and ZooKeeper; a process that is started meanwhile reaches it."""
+        self._cut_zookeeper(broker, requests=True)
+
+    def swallow_zookeeper_answers(self, broker: int) -> None:
+        """The broker's requests arrive and take effect, and no answer comes back."""
+        self._cut_zookeeper(broker, requests=False)
+
+    def _cut_zookeeper(self, broker: int, requests: bool) -> None:
+        machine = self._cluster.brokers[broker]
+        if machine.zk is None or not machine.is_alive or self.healed:
+            return
+        self.mend_zookeeper(broker)
+        self.count += 1
+        self._world.note(f"cut off from ZooKeeper{'' if requests else ', answers only'}", machine.host)
+        self._cut[broker] = machine.zk
+        self._cluster.zookeeper.cut(machine.zk, requests=requests)
+
+    def mend_zookeeper(self, broker: int) -> None:
+        """Undo :meth:`cut_zookeeper` and :meth:`swallow_zookeeper_answers`."""
+        client = self._cut.pop(broker, None)
+        if client is not None:
+            self._world.note("reaches ZooKeeper again", self._host(broker))
+            self._cluster.zookeeper.heal(client)
+
+    def expire_session(self, broker: int) -> None:
+        """ZooKeeper ends the broker's session."""
+        machine = self._cluster.brokers[broker]
+        if machine.zk is not None and machine.zk.session and not self.healed:
+            self.count += 1
+            self._world.note("session expired", machine.host)
+            self._cluster.zookeeper.expire(machine.zk.session)
+
+    def zookeeper_leader(self) -> int:
+        """Number of the server that leads, or that led last."""
+        leader = self._cluster.zookeeper.leader
+        return 0 if leader is None else leader.number
+
+    def kill_zookeeper_server(self, number: int) -> None:
+        """End one server, where the others are a majority."""
+        servers = self._cluster.zookeeper.servers
+        if self.healed or any(server.role is Role.DOWN for server in servers):
+            return
+        self.count += 1
+        self._world.note("killed", f"zookeeper-{number}")
+        self._cluster.zookeeper.kill(number)
+
+    def start_zookeeper_server(self, number: int) -> None:
+        """Start it again."""
+        self._cluster.zookeeper.restart(number)
+
+    def lag_zookeeper_server(self, number: int, seconds: float) -> None:
+        """The server applies every commit so much later."""
+        if not self.healed or not seconds:
+            self.count += bool(seconds)
+            self._cluster.zookeeper.lag(number, seconds)
+
+    # Healing
+
+    def heal(self) -> None:
+        """Undo every fault; from now on there are no new ones. Processes that are down start."""
+        self.healed = True
+        cluster = self._cluster
+        self._world.note("everything is healed")
+        cluster.network.heal()
+        for broker in list(self._cut):
+            self.mend_zookeeper(broker)
+        for number in range(self.zookeeper_servers):
+            cluster.zookeeper.restart(number)
+            cluster.zookeeper.lag(number, 0)
+        self._supervise()
+
+    def _supervise(self) -> None:
+        """An operator starts what ended by itself."""
+        for broker in self.brokers:
+            self.start(broker)
+        self._world.call_later(1.0, self._supervise)

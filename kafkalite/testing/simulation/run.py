@@ -1,0 +1,273 @@
+"""One history, from its plan to its outcome.
+
+Answers to: nothing in Kafka; a test of Jepsen. Deterministic.
+
+A history has four parts: the brokers start and topics are made; clients work while the cluster is disturbed; everything
+is healed and has :data:`~kafkalite.testing.simulation.plan.HEALING` virtual seconds to become whole again, with work
+going on; at the end everything is read once more and held against what the clients were told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import spawn
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.log import Log
+from kafkalite.network.client import ConnectionLost
+from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.protocol.codec import request_class
+from kafkalite.testing.ensemble import Transaction
+from kafkalite.testing.history.checker import check
+from kafkalite.testing.history.events import Acked, Event, Isolation, OffsetCommitted, Replica
+from kafkalite.testing.simulation.clients.cluster import Cluster
+from kafkalite.testing.simulation.clients.fetcher import FetchSettings
+from kafkalite.testing.simulation.clients.host import ClientHost
+from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
+from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
+from kafkalite.testing.simulation.cluster import SimCluster
+from kafkalite.testing.simulation.convergence import differences, entries
+from kafkalite.testing.simulation.injector import FaultInjector
+from kafkalite.testing.simulation.invariants import ZnodeInvariants, znode_change
+from kafkalite.testing.simulation.plan import ACTIVE, HEALING, ClientStep, Plan, Step
+from kafkalite.testing.simulation.scenarios import SCENARIOS
+from kafkalite.testing.simulation.topology import Topology
+from kafkalite.testing.simulation.workload import CLIENTS, Client
+from kafkalite.testing.simulation.world import World
+from kafkalite.zk.port import Check
+
+_WORK_ON = 3.0
+"""Virtual seconds for which the clients go on after everything was healed."""
+_PROBE = "probe"
+"""The producer that shows, after the healing, that every partition takes records."""
+
+
+@dataclass
+class Outcome:
+    """What one history came to. ``violations`` is empty where everything held."""
+
+    seed: int
+    violations: list[str] = field(default_factory=list)
+    events: int = 0
+    acknowledged: int = 0
+    operations: int = 0
+    faults: int = 0
+    seconds: float = 0.0
+    """Virtual seconds."""
+    digest: str = ""
+    story: list[str] = field(default_factory=list)
+
+
+def run_history(plan: Plan, trace: Callable[[float, str, str], None] | None = None, story: bool = False) -> Outcome:
+    """Run the history of ``plan``; ``story`` keeps what happened as lines to read."""
+    with World(plan.seed, trace) as world, SimCluster(world, plan.brokers, plan.settings) as cluster:
+        return _History(plan, world, cluster).run(story)
+
+
+class _History:
+    def __init__(self, plan: Plan, world: World, cluster: SimCluster) -> None:
+        self._plan = plan
+        self._world = world
+        self._cluster = cluster
+        self._topology = Topology(cluster)
+        self._injector = FaultInjector(cluster)
+        self._events: list[Event] = []
+        self._violations: list[str] = []
+        self._clients: list[Client] = []
+        self._working: dict[str, None] = {}
+        self._scenarios = 0
+
+    def run(self, story: bool) -> Outcome:
+        world = self._world
+        invariants = ZnodeInvariants()
+
+        def committed(transaction: Transaction) -> None:
+            changes = [znode_change(change.op) for change in transaction.changes if not isinstance(change.op, Check)]
+            self._violations.extend(invariants.committed(transaction.zxid, changes))
+
+        self._cluster.zookeeper.on_commit(committed)
+        try:
+            self._cluster.start_all()
+            self._make_topics()
+            self._disturb()
+            self._heal()
+        except TimeoutError as error:
+            self._violations.append(str(error))
+        else:
+            self._judge()
+        for line in world.failures:
+            self._violations.append(f"logged: {line}")
+        return Outcome(
+            self._plan.seed,
+            list(dict.fromkeys(self._violations)),
+            world.events,
+            sum(isinstance(event, Acked) for event in self._events),
+            sum(isinstance(event, Acked | OffsetCommitted) for event in self._events),
+            self._injector.count,
+            world.now,
+            world.digest(),
+            [str(line) for line in world.lines] if story else [],
+        )
+
+    # The parts
+
+    def _make_topics(self) -> None:
+        """Raises ``TimeoutError`` where the brokers do not make them."""
+        made: list[bool] = []
+
+        async def make() -> None:
+            await self._create(Cluster(self._host("admin"), "admin"))
+            made.append(True)
+
+        self._cluster.client_node("admin").spawn(make, "making topics")
+        states = self._topology.states
+        count = sum(topic.partitions for topic in self._plan.topics)
+        if not self._world.run_until(lambda: bool(made) and len(states()) == count, self._world.now + 30):
+            raise TimeoutError("the topics were not made within 30 s")
+
+    async def _create(self, cluster: Cluster) -> None:
+        make = request_class(ApiKey.CREATE_TOPICS)
+        topics = [
+            make.CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=3,
+                configs=[
+                    make.CreatableTopic.CreatableTopicConfig(name=key, value=value) for key, value in topic.configs
+                ],
+            )
+            for topic in self._plan.topics
+        ]
+        cluster.request_update()
+        while True:
+            try:
+                answer = await cluster.ask_node(
+                    cluster.controller, ApiKey.CREATE_TOPICS, 5, topics=topics, timeout_ms=3000, validate_only=False
+                )
+            except ConnectionLost:
+                pass
+            else:
+                if all(topic.error_code in (0, ErrorCode.TOPIC_ALREADY_EXISTS) for topic in answer.topics):
+                    break
+            cluster.request_update()
+            await cluster.host.sleep(0.2)
+        cluster.close()
+
+    def _disturb(self) -> None:
+        world = self._world
+        begin = world.now
+        for client in self._plan.clients:
+            world.call_later(client.at, self._begin_client, client)
+        for step in self._plan.steps:
+            world.call_later(step.at, self._begin_scenario, step)
+        world.run_until(begin + ACTIVE)
+
+    def _heal(self) -> None:
+        """Raises ``TimeoutError`` that says what is not as it should be."""
+        world = self._world
+        end = world.now + HEALING
+        self._injector.heal()
+        world.run_until(world.now + _WORK_ON)
+        probe = Producer(
+            self._host(_PROBE),
+            ProducerSettings(_PROBE, tuple(topic.name for topic in self._plan.topics), most=30, rate=50, keys=5),
+        )
+        self._begin(probe, _PROBE)
+        for client in self._clients:
+            client.stop()
+        if not world.run_until(lambda: not self._working, end):
+            raise TimeoutError(f"not done {HEALING:g} s after the healing: {', '.join(self._working)}")
+        if not probe.acknowledged:
+            raise TimeoutError("after the healing no record was acknowledged")
+        while found := self._differences():
+            if world.now >= end:
+                raise TimeoutError(f"not as it should be {HEALING:g} s after the healing: " + "; ".join(found))
+            world.run_until(min(end, world.now + 0.25))
+
+    def _judge(self) -> None:
+        """Read everything once more, compare the replicas, and check the history."""
+        world, states = self._world, self._topology.states()
+        ends = {tp: self._end(state.leader, tp) for tp, state in states.items()}
+        readers = [self._final_reader(isolation) for isolation in Isolation]
+        done: list[bool] = []
+        for reader in readers:
+            self._begin(reader, reader.settings.name)
+            self._spawn(self._read_to(reader, ends, done), "the last reading")
+        world.run_until(lambda: len(done) == len(readers), world.now + 15)
+        if len(done) < len(readers) or not all(done):
+            self._violations.append(f"the last readers did not reach the ends {ends}")
+        for reader in readers:
+            reader.stop()
+        for tp, state in states.items():
+            for broker in state.replicas:
+                self._note_replica(tp, broker)
+        self._violations += [str(breach) for breach in check(self._events)]
+
+    async def _read_to(self, reader: Reader, ends: dict[TopicPartition, int], done: list[bool]) -> None:
+        done.append(await reader.read_to(ends, 12))
+
+    def _final_reader(self, isolation: Isolation) -> Reader:
+        name = f"last-{isolation.value}"
+        topics = tuple(topic.name for topic in self._plan.topics)
+        return Reader(self._host(name), ReaderSettings(name, topics, FetchSettings(isolation)))
+
+    def _end(self, broker: int, tp: TopicPartition) -> int:
+        partition = self._cluster.brokers[broker].last_partition(tp)
+        return 0 if partition is None else int(partition.log.high_watermark)
+
+    def _note_replica(self, tp: TopicPartition, broker: int) -> None:
+        partition = self._cluster.brokers[broker].last_partition(tp)
+        if partition is None or not isinstance(partition.log, Log):
+            return
+        try:
+            self._events.append(Replica(str(tp), broker, entries(Path(partition.log.dir))))
+        except LookupError as error:
+            self._violations.append(str(error))
+
+    def _differences(self) -> list[str]:
+        brokers = self._cluster.brokers
+        known = {number: broker.services for number, broker in brokers.items() if broker.services is not None}
+        if len(known) < len(brokers):
+            return [f"only the brokers {sorted(known)} serve"]
+        return differences(self._topology.states(), self._topology.controller(), known)
+
+    # Clients and scenarios
+
+    def _begin_client(self, step: ClientStep) -> None:
+        name = f"{step.kind}-{step.stream}"
+        client = CLIENTS[step.kind].make(self._host(name), name, self._world.rng(f"settings of {name}"))
+        self._clients.append(client)
+        self._begin(client, name)
+
+    def _begin(self, client: Client, name: str) -> None:
+        self._working[name] = None
+
+        async def run() -> None:
+            try:
+                await client.run()
+            finally:
+                del self._working[name]
+
+        self._cluster.client_node(name).spawn(run, name)
+
+    def _begin_scenario(self, step: Step) -> None:
+        self._world.note(f"scenario {step.scenario}")
+        rng = self._world.rng(f"scenario {step.stream}")
+        self._spawn(SCENARIOS[step.scenario].play(self._injector, rng), step.scenario)
+
+    def _spawn(self, work: Awaitable[None], what: str) -> None:
+        spawn(work, what, lambda error: self._violations.append(f"the simulation itself failed in {what}: {error!r}"))
+
+    def _host(self, name: str) -> ClientHost:
+        node = self._cluster.client_node(name)
+        return ClientHost(
+            node.clock,
+            node.rng,
+            node.connect,
+            self._events.append,
+            lambda text: self._violations.append(f"client: {text}"),
+            self._cluster.bootstrap,
+        )

@@ -1,0 +1,61 @@
+"""What ZooKeeper says of the cluster at this moment, read from the simulated tree past all clients. Pure.
+
+Answers to: ``zookeeper-shell.sh``.
+"""
+
+from __future__ import annotations
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.types import TopicPartition
+from kafkalite.testing.simulation.cluster import SimCluster
+from kafkalite.zk.znodes import claims, controller, topics
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+
+
+class Topology:
+    """Decodes states once for each version of the tree, because scenarios and oracles ask often."""
+
+    def __init__(self, cluster: SimCluster) -> None:
+        self._tree = cluster.zookeeper.tree
+        self._zxid = -1
+        self._states: dict[TopicPartition, PartitionState] = {}
+
+    def states(self) -> dict[TopicPartition, PartitionState]:
+        """Every partition that has a state, in order; a topic that is being deleted is no longer listed."""
+        if self._zxid != self._tree.zxid:
+            self._states = self._read()
+            self._zxid = self._tree.zxid
+        return self._states
+
+    def state(self, tp: TopicPartition) -> PartitionState | None:
+        """One of them."""
+        return self.states().get(tp)
+
+    def controller(self) -> int | None:
+        """Id of the controller, ``None`` where there is none."""
+        node = self._tree.nodes.get(controller.CONTROLLER)
+        return None if node is None else controller.decode_controller(node.data)
+
+    def coordinators(self) -> list[int]:
+        """Brokers that hold the claim on a group or on transactions, in order."""
+        found: dict[int, None] = {}
+        for path, node in sorted(self._tree.nodes.items()):
+            if path.endswith("/coordinator"):
+                found[claims.decode_claim(path, node.data)] = None
+        return sorted(found)
+
+    def _read(self) -> dict[TopicPartition, PartitionState]:
+        nodes = self._tree.nodes
+        found: dict[TopicPartition, PartitionState] = {}
+        root = nodes.get(topics.TOPICS)
+        for name in sorted(root.children) if root is not None else ():
+            try:
+                assignment = topics.decode_topic(name, nodes[topics.topic_path(name)].data)
+            except MalformedZnodeError:
+                continue
+            for number, replicas in assignment.partitions.items():
+                tp = TopicPartition(name, number)
+                node = nodes.get(topics.state_path(tp))
+                if node is not None:
+                    found[tp] = topics.decode_state(tp, node.data, node.stat(), assignment.topic_id, replicas)
+        return found

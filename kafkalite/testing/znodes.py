@@ -149,6 +149,12 @@ class ZnodeTree:
         except KeyError:
             raise NoNodeError(path) from None
 
+    def find(self, path: str) -> Znode | None:
+        """The znode at ``path``, if there is one, as ``exists`` asks for it. Raises :class:`ZkError` for a bad path."""
+        if "\0" in path:
+            raise _bad_arguments(path)
+        return self.nodes.get(path)
+
     def ephemerals(self, session: int) -> list[str]:
         """Paths of what ``session`` owns, in the order of creation."""
         return list(self._ephemerals.get(session, ()))

@@ -140,7 +140,7 @@ class MemoryZkClient:
 
     def exists(self, path: str, watch: Watch | None = None) -> Future[ZnodeStat | None]:
         def read() -> ZnodeStat | None:
-            node = self.server.tree.nodes.get(path)
+            node = self.server.tree.find(path)
             self._watch(self._data_watches, path, watch)
             return None if node is None else node.stat()
 
@@ -192,19 +192,12 @@ class MemoryZkClient:
         """Cut the connection: outstanding requests fail, watches see LOST, the session lives on for now."""
         if self.state is not SessionState.CONNECTED:
             return
-        self._connection += 1
         self._hole = None
-        watches = [*self._events_under_way]
-        for kind in (self._data_watches, self._child_watches):
-            watches += [(path, watch) for path, found in kind.items() for watch in found]
-            kind.clear()
-        self._events_under_way.clear()
         outstanding, self._outstanding = self._outstanding, {}
         self._become(SessionState.SUSPENDED)
         for future, path in outstanding.items():
             self.server.deliver(future.errback, ConnectionLostError(path))
-        for path, watch in dict.fromkeys(watches):
-            self.server.deliver(watch, WatchEvent(EventType.LOST, path))
+        self._drop_watches()
 
     def reconnect(self) -> None:
         """Connect again; where the session is over, a new one begins."""
@@ -224,12 +217,10 @@ class MemoryZkClient:
         self._hole = apply
 
     def close(self) -> None:
-        """End the session in order."""
-        self._connection += 1
+        """End the session in order: watches see LOST, as kazoo has it, but listeners hear nothing."""
         self._listeners.clear()
-        self._data_watches.clear()
-        self._child_watches.clear()
         self.state = SessionState.SUSPENDED
+        self._drop_watches()
         if self.session in self.server.sessions:
             self.server.sessions.discard(self.session)
             self.server.fire(self.server.tree.close_session(self.session).events())
@@ -238,14 +229,24 @@ class MemoryZkClient:
 
     def take_watches(self, event: WatchEvent) -> None:
         """The watches that ``event`` fires are under way from now on."""
-        watches: dict[Watch, None] = {}
+        watches: list[Watch] = []
         if event.type in _DATA:
-            watches.update(self._data_watches.pop(event.path, {}))
+            watches += self._data_watches.pop(event.path, {})
         if event.type in _CHILD:
-            watches.update(self._child_watches.pop(event.path, {}))
+            watches += self._child_watches.pop(event.path, {})
         for watch in watches:
             self._events_under_way.append((event.path, watch))
             self.server.deliver(self._fire, self._connection, watch, event)
+
+    def _drop_watches(self) -> None:
+        self._connection += 1
+        watches = [*self._events_under_way]
+        for kind in (self._data_watches, self._child_watches):
+            watches += [(path, watch) for path, found in kind.items() for watch in found]
+            kind.clear()
+        self._events_under_way.clear()
+        for path, watch in watches:
+            self.server.deliver(watch, WatchEvent(EventType.LOST, path))
 
     def _fire(self, connection: int, watch: Watch, event: WatchEvent) -> None:
         if connection == self._connection:

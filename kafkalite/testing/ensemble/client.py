@@ -218,11 +218,6 @@ class EnsembleClient:
         else:
             self._hang_up()
 
-    def drop_connection(self) -> None:
-        """The connection breaks; the client connects again by itself."""
-        if self._connection is not None:
-            self._drop()
-
     # what the connection brings
 
     def receive(self, connection: Connection, message: ToClient) -> None:
@@ -395,6 +390,7 @@ class EnsembleClient:
         elif phase is not _Phase.CONNECTING:
             self._tell(SessionState.EXPIRED)
             self._fail_pending()
+            self._lose_watches()
             self._io_session = self._last_zxid = 0
         elif not closed:
             self._fail_pending()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from kafkalite.common.clock import Clock
 from kafkalite.testing.ensemble.client import EnsembleClient
 from kafkalite.testing.ensemble.server import Entry, Role, Server, SessionMovedError, Submission
-from kafkalite.testing.ensemble.wire import Attach, CloseSession, Connection, Leg, Write
+from kafkalite.testing.ensemble.wire import Attach, Closed, CloseSession, Connection, Leg, Write
 from kafkalite.testing.znodes import Transaction, TransactionKind, ZnodeTree
 from kafkalite.zk.port import SessionExpiredError
 
@@ -137,7 +137,7 @@ class Ensemble:
         """Hand every transaction that changed something (a session's start and end, too) to ``callback``.
 
         It is called at the moment of the commit, in the order of the zxids; ``tree`` shows the state just after it.
-        An exception of the callback ends the run.
+        What it raises is not caught here.
         """
         self._callbacks.append(callback)
 
@@ -185,11 +185,21 @@ class Ensemble:
         self._wires[client].extra = seconds
 
     def drop_connection(self, client: EnsembleClient) -> None:
-        """Reset the client's connection: both ends notice at once."""
-        client.drop_connection()
+        """Reset the client's connection: both ends notice. Requests on their way still arrive, or do not, by chance."""
+        for _, connection in self._wires[client].connections[-1:]:
+            connection.answers.cut_short(Closed())
+            if self._rng.random() < 0.5:
+                connection.requests.cut_short(Closed())
+            else:
+                connection.requests.send(Closed())
 
     def expire(self, session: int) -> None:
-        """End a session now, or as soon as there is a leader, as a guardian does with the session of a dead broker."""
+        """End a session now, or as soon as there is a leader, as a guardian does with the session of a dead broker.
+
+        A guardian takes the session over before it closes it, so the session's own connection ends first.
+        """
+        for server in self.servers:
+            server.run(server.end_connections, session)
         self._to_expire[session] = None
         if self._able_to_lead():
             self._close_session(session)

@@ -203,6 +203,11 @@ class Server:
         self._inbox.clear()
         self._drop_all(silent)
 
+    def end_connections(self, session: int) -> None:
+        """Close every connection of ``session``."""
+        for client in [found for found in self._clients.values() if found.session == session]:
+            self._close(client)
+
     def attached(self, connection: int, session: int, timeout_ms: int) -> None:
         """The leader's word on a session that a client wants to take up."""
         client = self._clients.get(connection)
@@ -231,8 +236,7 @@ class Server:
             self._close(client)
             return
         if attach.session:
-            for other in [found for found in self._clients.values() if found.session == attach.session]:
-                self._close(other)
+            self.end_connections(attach.session)
             client.session = attach.session
         self._quorum.submit(Submission(self.number, client.connection.number, 0, attach.session, attach))
 
@@ -262,16 +266,18 @@ class Server:
             client.connection.answers.send(reply)
 
     def _read(self, client: _Client, xid: int, read: Read) -> Reply:
-        node = self.tree.nodes.get(read.path)
-        if read.kind is ReadKind.EXISTS and "\0" in read.path:
-            return Reply(xid, self.tree.zxid, error=ZkError(read.path, "BadArgumentsError:"))
-        if read.watch and (node is not None or read.kind is ReadKind.EXISTS):
+        exists = read.kind is ReadKind.EXISTS
+        try:
+            node = self.tree.find(read.path) if exists else self.tree.nodes.get(read.path)
+        except ZkError as error:
+            return Reply(xid, self.tree.zxid, error=error)
+        if read.watch and (node is not None or exists):
             self.watches.add(read.kind, read.path, client.connection.number)
         if node is None:
             return Reply(xid, self.tree.zxid, error=NoNodeError(read.path))
         if read.kind is ReadKind.GET:
             return Reply(xid, self.tree.zxid, (node.data, node.stat()))
-        return Reply(xid, self.tree.zxid, node.stat() if read.kind is ReadKind.EXISTS else sorted(node.children))
+        return Reply(xid, self.tree.zxid, node.stat() if exists else sorted(node.children))
 
     def _apply(self, entry: Entry) -> None:
         transaction, submission = entry.transaction, entry.submission
@@ -284,8 +290,7 @@ class Server:
             if client is not None:
                 self._answer(client, submission, transaction)
         if transaction.kind is TransactionKind.CLOSE_SESSION:
-            for client in [found for found in self._clients.values() if found.session == transaction.session]:
-                self._close(client)
+            self.end_connections(transaction.session)
 
     def _answer(self, client: _Client, submission: Submission, transaction: Transaction) -> None:
         error = transaction.error

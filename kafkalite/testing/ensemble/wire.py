@@ -139,6 +139,12 @@ class Leg(Generic[T]):
         self._messages.append(message)
         self._schedule()
 
+    def cut_short(self, message: T) -> None:
+        """Lose all that is on its way, and send ``message``."""
+        self._messages.clear()
+        self._stuck = 0
+        self.send(message)
+
     def hold(self) -> None:
         """Nothing arrives until :meth:`release`."""
         self.held = True
@@ -159,7 +165,7 @@ class Leg(Generic[T]):
         # The order is that of the queue, not that of the timers, because a clock may make calls of one moment in any.
         if self.held:
             self._stuck += 1
-        else:
+        elif self._messages:
             self._deliver(self._messages.popleft())
 
 

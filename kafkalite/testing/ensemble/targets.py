@@ -1,4 +1,7 @@
-"""The ZooKeeper twins as scripts drive them. Deterministic."""
+"""The ZooKeeper twins as scripts drive them. Deterministic.
+
+Answers to: nothing in ZooKeeper; see ``scripts``.
+"""
 
 from __future__ import annotations
 

@@ -210,16 +210,16 @@ class SimBroker:
             return
         if guardian_dies_too and self._guardian is not None:
             self._guardian.release()
-        life.kill()
-        self.files.process_died()
+        self._end("killed")
 
     def lose_power(self) -> None:
-        """The machine goes: nobody is told, and what the disk was not told to keep may be gone."""
-        life = self.life
-        if life is None or not life.alive:
-            return
+        """The machine goes: nobody is told, and what the disk was not told to keep may be gone.
+
+        Also where the process ended before: what it wrote may be in the page cache only.
+        """
         self._power_is_off = True
-        life.lose_power()
+        if self.life is not None:
+            self.life.lose_power()
         self._power_is_off = False
         self._cluster.network.lose_power(self.host)
         self.files.power_lost(self._cluster.world.rng(f"power {self.host}"))
@@ -276,8 +276,13 @@ class SimBroker:
             self._cluster.world.call_later(0, self._exited, life)
 
     def _exited(self, life: Life) -> None:
-        if life is self.life:
-            self.kill()
+        if life is self.life and life.alive:
+            self._end("ended")
+
+    def _end(self, how: str) -> None:
+        assert self.life is not None
+        self.life.kill(how)
+        self.files.process_died()
 
     def _ended(self) -> None:
         self.status = Status.DOWN

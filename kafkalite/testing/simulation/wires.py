@@ -482,6 +482,9 @@ class SimSocket:
                 self._network.travel(self.host.name, source.host.name, lambda: source.fail(errno.ECONNRESET))
             return
         if isinstance(item, bytes):
+            if self._ended:
+                # Of a connection that failed meanwhile: what came before may be lost, so nothing may follow.
+                return
             self._network.world.mix(_CHECKSUM.pack(zlib.crc32(item)))
             self._incoming.append(memoryview(item))
             self._size += len(item)
@@ -499,6 +502,7 @@ class SimSocket:
         self._incoming.clear()
         self._size = 0
         self._error = error
+        self._ended = True
         self.is_connecting = False
         self.is_established = False
         self.out = None

@@ -12,6 +12,7 @@ happen, and its objects are kept in a graveyard, because a killed process runs n
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import heapq
 import logging
@@ -77,7 +78,8 @@ class LogLine(NamedTuple):
 
 
 class World:
-    """The event loop. Use it as a context manager: within, log lines are captured and not written.
+    """The event loop. Use it as a context manager: within, log lines are captured and not written, and no garbage is
+    collected.
 
     ``lines`` are the log lines of all nodes and the world's own notes, in order; ``failures`` those that tell of an
     exception, which are violations. ``trace`` called with each event's time, node and name sees everything.
@@ -100,6 +102,7 @@ class World:
         self._streams: dict[str, random.Random] = {}
         self._capture = _Capture(self)
         self._log_state: tuple[int, bool] = (logging.NOTSET, True)
+        self._collects = False
         self.clock: Clock = WorldClock(self)
 
     # Time and chance
@@ -232,6 +235,9 @@ class World:
         house.propagate = False
         house.addHandler(self._capture)
         globalLogPublisher.addObserver(cast(Any, self._capture.twisted_event))
+        # A collection runs finalizers at a moment that no seed decides.
+        self._collects = gc.isenabled()
+        gc.disable()
         return self
 
     def __exit__(
@@ -242,6 +248,8 @@ class World:
         house.removeHandler(self._capture)
         level, house.propagate = self._log_state
         house.setLevel(level)
+        if self._collects:
+            gc.enable()
 
 
 class WorldClock:
@@ -362,9 +370,9 @@ class Life:
                 # The same object, so that what waited can still be cancelled.
                 world.plan_again(timer, world.now + _CATCH_UP * index / len(held))
 
-    def kill(self) -> None:
+    def kill(self, how: str = "killed") -> None:
         """As by SIGKILL: nothing happens in the process any more; the machine and its files stay."""
-        self._end(self.at_death + self.at_end, "killed")
+        self._end(self.at_death + self.at_end, how)
 
     def lose_power(self) -> None:
         """The machine goes, and the process with it: nobody is told."""

@@ -81,10 +81,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupSc
     return GroupScheduling(config, log, run_folder(config))
 
 
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """The end of the shared cluster, once no worker needs it."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The end of the shared cluster, when all tests are over and before pytest gives the run's folder away."""
     if not schedule.WORKER:
-        shared.end(run_folder(config))
+        shared.end(run_folder(session.config))
 
 
 def run_folder(config: pytest.Config) -> Path:

@@ -122,9 +122,17 @@ class FetchSessionCache:
             self._replicas.unwatch_all(session.watch)
 
     def add(self, session: FetchSession, tp: TopicPartition, partition: FetchPartition) -> None:
-        """``partition`` enters ``session``, or is asked for differently from now on."""
-        if tp not in session.partitions:
+        """``partition`` enters ``session``, or is asked for differently from now on.
+
+        A client that asks anew without having got further did not use the last answer: it truncated its log, or was
+        given another leader epoch meanwhile. The high watermark of that answer must be told once more, because a
+        follower of a quiet partition would never learn it.
+        """
+        known = session.partitions.get(tp)
+        if known is None:
             self._replicas.watch(session.watch, tp)
+        elif partition.fetch_offset <= known.fetch_offset:
+            session.told.pop(tp, None)
         session.partitions[tp] = partition
 
     def forget(self, session: FetchSession, tp: TopicPartition) -> None:

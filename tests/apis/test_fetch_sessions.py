@@ -79,3 +79,18 @@ def test_a_larger_session_takes_a_smaller_ones_place_once_that_is_old() -> None:
     assert cache.open(size=2) is None
     assert cache.open(size=3) is not None
     assert cache.sessions.find(second.id, 2, False) is second
+
+
+@pytest.mark.parametrize(
+    ("offset", "known"),
+    [pytest.param(9, False, id="truncated"), pytest.param(10, False, id="as before"), pytest.param(11, True, id="on")],
+)
+def test_the_high_watermark_is_told_again_to_a_client_that_asks_anew_without_progress(offset: int, known: bool) -> None:
+    cache = Cache()
+    tp = TopicPartition("t", 0)
+    session = cache.sessions.create(1, True, False)
+    assert session is not None
+    cache.sessions.add(session, tp, FetchPartition("t", ZERO_UUID, 0, fetch_offset=10))
+    session.told[tp] = (10, 0)
+    cache.sessions.add(session, tp, FetchPartition("t", ZERO_UUID, 0, fetch_offset=offset))
+    assert (tp in session.told) is known

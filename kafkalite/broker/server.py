@@ -274,4 +274,4 @@ class BrokerServer:
     def _partitions_offline(self, partitions: Iterable[TopicPartition]) -> None:
         listed = list(partitions)
         log.error("partitions offline after the failure of a log directory: %s", ", ".join(map(str, listed)))
-        self._stores.tell_log_dir_failure(self.broker_id)
+        self._stores.tell_log_dir_failure(self.broker_id, self._clock)

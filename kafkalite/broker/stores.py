@@ -5,13 +5,14 @@ Answers to: ``kafka.zk.KafkaZkClient``, cut by subtree. Deterministic.
 
 from __future__ import annotations
 
+import logging
 import random
 from dataclasses import dataclass
 
 from kafkalite.common.clock import Clock
-from kafkalite.common.tasks import spawn
+from kafkalite.common.tasks import Future, spawn
 from kafkalite.controller.ports import ControllerStores
-from kafkalite.zk.port import ZkClient
+from kafkalite.zk.port import ConnectionLostError, SessionExpiredError, ZkClient
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.config import ConfigStore
@@ -21,6 +22,11 @@ from kafkalite.zk.stores.notifications import NotificationStore
 from kafkalite.zk.stores.paths import ensure_paths
 from kafkalite.zk.stores.producer_ids import ProducerIdStore
 from kafkalite.zk.stores.topics import TopicStore
+
+log = logging.getLogger(__name__)
+
+_RETRY = 1.0
+"""Seconds until a notification that a lost connection held up is tried again."""
 
 CONFLICT_GRACE = 2.0
 """Seconds past the session timeout that a registration waits for the znode of a dead incarnation to go."""
@@ -63,6 +69,20 @@ class Stores:
         """What the controller is handed."""
         return ControllerStores(self.brokers, self.topics, self.controller, self.config, self.admin, self.notifications)
 
-    def tell_log_dir_failure(self, broker_id: int) -> None:
-        """Let the controller know, by a notification, that a log directory of ``broker_id`` failed."""
-        spawn(self.notifications.create_log_dir_event(broker_id), "notifying of a failed log directory")
+    def tell_log_dir_failure(self, broker_id: int, clock: Clock) -> None:
+        """Let the controller know, by a notification, that a log directory of ``broker_id`` failed.
+
+        A lost connection only delays it: else the broker would stay leader of replicas that it cannot serve.
+        """
+        spawn(self._tell_log_dir_failure(broker_id, clock), "notifying of a failed log directory")
+
+    async def _tell_log_dir_failure(self, broker_id: int, clock: Clock) -> None:
+        while True:
+            try:
+                await self.notifications.create_log_dir_event(broker_id)
+                return
+            except (ConnectionLostError, SessionExpiredError) as error:
+                log.info("notifying of a failed log directory is tried again: %s", error)
+            pause: Future[None] = Future()
+            clock.call_later(_RETRY, pause.callback, None)
+            await pause

@@ -277,9 +277,14 @@ class Controller:
             self._resign("somebody else is the controller")
             self._put(events.Elect())
             return
+        # A write of before the connection went may be on its way still: were it taken after the states were read, this
+        # controller would believe what is no longer so.
+        claim = await self._stores.controller.renew(office.term.claim)
+        if office is not self._office:
+            return
         log.info("controller epoch %d goes on after a lost connection", office.term.epoch)
         office.term.end()
-        await self._begin(office.term.claim)
+        await self._begin(claim)
 
     async def _begin(self, claim: ControllerClaim) -> None:
         sender = Sender(self._channel, self._clock, self._config.retry_backoff, self._on_response)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from kafkalite.cluster.control import ControlRequest, ControlResponse
 from kafkalite.cluster.model import Broker
 from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, spawn
 from kafkalite.controller.outbox import Outbox
 from kafkalite.controller.ports import BrokerChannel
@@ -20,7 +21,8 @@ OnResponse = Callable[[Broker, ControlRequest, ControlResponse], None]
 
 
 class Sender:
-    """Delivers requests in order to each broker, again and again while that broker (of the same epoch) is there.
+    """Delivers requests in order to each broker, again and again while that broker (of the same epoch) is there and
+    has not taken them.
 
     One request at a time is under way to a broker; those that wait behind it are merged. ``on_response`` is called
     once for each request that was answered; after :meth:`close` for none.
@@ -108,22 +110,26 @@ class _BrokerQueue:
     async def _deliver(self, request: ControlRequest) -> ControlResponse | None:
         """The broker's answer, however many attempts it takes; ``None`` where the queue was closed meanwhile."""
         failures = 0
-        response: ControlResponse | None = None
-        while response is None:
+        while True:
             try:
                 response = await self._channel.send(self.broker, request)
             except Exception as error:
-                if self._closed:
-                    return None
                 failures += 1
                 level = logging.WARNING if failures == 1 else logging.DEBUG
-                log.log(level, "%s to broker %d failed: %s", type(request).__name__, self.broker.id, error)
-                await self._pause()
-            if self._closed:
+                if not self._closed:
+                    log.log(level, "%s to broker %d failed: %s", type(request).__name__, self.broker.id, error)
+            else:
+                # Where the broker refuses the epoch, it has registered anew, and this queue is about to be closed; or
+                # it has not heard of its registration yet, because the controller's watch was faster.
+                if self._closed or response.error is not ErrorCode.STALE_BROKER_EPOCH:
+                    return None if self._closed else response
+            if not await self._pause():
                 return None
-        return response
 
-    async def _pause(self) -> None:
-        over: Future[None] = Future()
-        self._clock.call_later(self._backoff, over.callback, None)
-        await over
+    async def _pause(self) -> bool:
+        """Wait before the next attempt; whether there is to be one."""
+        if not self._closed:
+            over: Future[None] = Future()
+            self._clock.call_later(self._backoff, over.callback, None)
+            await over
+        return not self._closed

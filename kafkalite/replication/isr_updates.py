@@ -4,9 +4,12 @@ Answers to: ``kafka.server.{ZkAlterPartitionManager,ReplicaManager}``'s ISR shri
 Deterministic.
 
 One write a partition is under way at a time. It is acknowledged; or refused, because another wrote the znode or the
-session that it is bound to is over; or its outcome is unknown, because the connection went. In the last two cases the
-znode is read again, as soon and as often as it takes, before anything else. Until then the maximal ISR counts. While
-the session is suspended nothing is begun. The end of the session itself ends this broker's right to lead.
+session that it is bound to is over; or its outcome is unknown, because the connection went. A refused one is followed
+by a read. One with an unknown outcome is followed by a write of what was there before, against the same version: where
+that is taken, the lost write can never take effect; where it is refused, a read says what did. (A read alone proves
+nothing: the lost write may be on its way still, or the server that is asked may lag behind.) Both are tried as often as
+it takes, and until then the maximal ISR counts. While the session is suspended nothing is begun. The end of the
+session itself ends this broker's right to lead.
 """
 
 from __future__ import annotations
@@ -80,7 +83,7 @@ class IsrUpdates:
         self.connected = True
         unknown, self._unknown = self._unknown, {}
         for partition, pending in unknown.items():
-            spawn(self._reread(partition, pending), f"reading the state of {partition.topic_partition}")
+            spawn(self._settle(partition, pending), f"settling the ISR of {partition.topic_partition}")
         self.look_again()
 
     def expired(self) -> None:
@@ -182,25 +185,45 @@ class IsrUpdates:
             written = await self._isr.update(state, self.session)
         except (BadVersionError, NoNodeError):
             await self._reread(partition, pending)
+        except SessionExpiredError as error:
+            # Never sent. Where this broker has no other session either, its end stops the partition.
+            log.warning("%s: an ISR change is not made: %s", partition.topic_partition, error)
+            await self._reread(partition, pending)
         except (ZkError, MalformedZnodeError) as error:
             log.info("%s: outcome of an ISR change unknown: %s", partition.topic_partition, error)
-            await self._reread(partition, pending)
+            await self._settle(partition, pending)
         else:
             if partition.isr is pending:
                 self._committed(partition, written)
                 self._tell(partition.topic_partition)
 
-    async def _reread(self, partition: Partition, pending: IsrState) -> None:
+    async def _settle(self, partition: Partition, pending: IsrState) -> None:
+        """Find out about a write whose outcome is unknown, and keep it from taking effect later."""
         if partition.isr is not pending or self._closed:
             return
         if not self.connected:
             self._unknown[partition] = pending
             return
+        before = partition.state.with_(isr=pending.committed, zk_version=pending.zk_version)
+        try:
+            written = await self._isr.update(before, self.session)
+        except (BadVersionError, NoNodeError):
+            await self._reread(partition, pending)
+        except (ZkError, MalformedZnodeError) as error:
+            log.info("%s: outcome of an ISR change still unknown: %s", partition.topic_partition, error)
+            self._settle_later(partition, pending)
+        else:
+            if partition.isr is pending:
+                self._committed(partition, written)
+
+    async def _reread(self, partition: Partition, pending: IsrState) -> None:
+        if partition.isr is not pending or self._closed:
+            return
         try:
             current = await self._isr.read(partition.state)
         except (ZkError, MalformedZnodeError) as error:
             log.info("%s: cannot read its state: %s", partition.topic_partition, error)
-            self._reread_later(partition, pending)
+            self._settle_later(partition, pending)
             return
         if partition.isr is not pending or current is None:
             # Stopped meanwhile, or the topic is being deleted and this partition will be stopped.
@@ -213,17 +236,17 @@ class IsrUpdates:
             self.on_newer(current)
         else:
             # The controller's request came before this ZooKeeper server had what the controller wrote.
-            self._reread_later(partition, pending)
+            self._settle_later(partition, pending)
 
-    def _reread_later(self, partition: Partition, pending: IsrState) -> None:
+    def _settle_later(self, partition: Partition, pending: IsrState) -> None:
         if partition.isr is pending and not self._closed:
             self._unknown[partition] = pending
-            self._clock.call_later(_REREAD_SECONDS, self._reread_unknown, partition)
+            self._clock.call_later(_REREAD_SECONDS, self._settle_unknown, partition)
 
-    def _reread_unknown(self, partition: Partition) -> None:
+    def _settle_unknown(self, partition: Partition) -> None:
         pending = self._unknown.pop(partition, None)
         if pending is not None:
-            spawn(self._reread(partition, pending), f"reading the state of {partition.topic_partition}")
+            spawn(self._settle(partition, pending), f"settling the ISR of {partition.topic_partition}")
 
     def _committed(self, partition: Partition, found: PartitionState) -> None:
         partition.state = partition.state.with_(

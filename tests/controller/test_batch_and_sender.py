@@ -146,3 +146,22 @@ def test_another_incarnation_gets_nothing_of_the_old_ones() -> None:
     wire.asked[1][2].callback(ControlResponse(ErrorCode.NONE))
     sender.send(again, request)
     assert (len(wire.asked), heard) == (2, [])
+
+
+def test_a_broker_that_does_not_know_its_registration_yet_is_told_again() -> None:
+    """The controller's watch was faster than the answer to the broker: what is dropped now nobody says again."""
+    wire, clock, heard = Wire(), ManualClock(), list[ErrorCode]()
+    sender = Sender(wire, clock, 0.1, lambda _, __, response: heard.append(response.error))
+    sender.add_broker(ONE)
+    request = LeaderAndIsr(1, 5, 11, (), ())
+    sender.send(ONE, request)
+    wire.asked[0][2].callback(ControlResponse(ErrorCode.STALE_BROKER_EPOCH))
+    clock.advance(0.1)
+    assert [asked for _, asked, _ in wire.asked] == [request, request]
+    wire.asked[1][2].callback(ControlResponse(ErrorCode.NONE))
+    assert heard == [ErrorCode.NONE]
+    sender.send(ONE, request)
+    wire.asked[2][2].callback(ControlResponse(ErrorCode.STALE_BROKER_EPOCH))
+    sender.remove_broker(1)
+    clock.advance(1)
+    assert len(wire.asked) == 3, "another life of the broker"

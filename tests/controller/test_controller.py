@@ -13,7 +13,7 @@ from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import ZERO_UUID
 from kafkalite.controller.controller import ControllerConfig
-from kafkalite.zk.port import Create, Delete
+from kafkalite.zk.port import Check, Create, Delete, MultiError, SetData
 from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.znodes import topics as topic_znodes
 from kafkalite.zk.znodes.brokers import encode_broker
@@ -574,3 +574,45 @@ def test_a_malformed_topic_is_ignored_until_it_is_mended(caplog: pytest.LogCaptu
     grown = TopicAssignment(value.topic_id, {**value.partitions, 1: PartitionAssignment((2,))})
     run(house.client.set("/brokers/topics/t", topic_znodes.encode_topic(grown)))
     assert house.state("t-1") == "leader 2 epoch 0 isr 2 by 1"
+
+
+def test_a_write_that_a_lost_connection_delayed_does_not_take_effect_after_everything_was_read() -> None:
+    """The controller would believe that broker 1 leads, while the state says broker 2."""
+    house = House().start(1, 2)
+    house.control(9)
+    house.topic("t", {0: [1, 2]})
+    client = house.controller_clients[9]
+    stat = house.zk.tree.node("/controller_epoch").stat()
+    state = house.read("t-0")
+    assert state is not None
+    on_its_way = state.with_(leader=2, leader_epoch=1)
+    client.lose_connection()
+    client.reconnect()
+    write = SetData(topic_znodes.state_path(tp("t-0")), topic_znodes.encode_state(on_its_way), state.zk_version)
+    with pytest.raises(MultiError):
+        run(house.client.multi([Check("/controller_epoch", stat.version), write]))
+    assert house.controllers[9].is_active and house.controllers[9].epoch == 1
+    house.kill(1)
+    assert house.state("t-0") == "leader 2 epoch 1 isr 2 by 1"
+
+
+def test_a_claim_whose_renewal_got_no_answer_is_claimed_again() -> None:
+    house = House().start(1, 2)
+    house.control(9)
+    house.topic("t", {0: [1, 2]})
+    client = house.controller_clients[9]
+
+    def lose(name: str, path: str) -> None:
+        if (name, path) == ("set", "/controller_epoch"):
+            client.black_hole(apply=True)
+            client.before = None
+
+    client.before = lose
+    client.lose_connection()
+    client.reconnect()
+    client.lose_connection()
+    client.reconnect()
+    house.clock.advance(5)
+    assert house.controllers[9].is_active and house.controllers[9].epoch == 1
+    house.kill(1)
+    assert house.state("t-0") == "leader 2 epoch 1 isr 2 by 1"

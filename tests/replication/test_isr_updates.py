@@ -10,6 +10,7 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.replication.isr import IsrStatus
 from kafkalite.testing.zookeeper import MemoryZkClient
+from kafkalite.zk.port import BadVersionError
 from kafkalite.zk.znodes import notifications, topics
 
 from .simulation import TP, SimCluster, batch
@@ -272,3 +273,31 @@ def test_a_server_that_lags_behind_the_controller_is_read_again(cluster: SimClus
     cluster.admin.set(path, topics.encode_state(ahead))
     cluster.run(20)
     assert cluster.read().isr == (1, 2)
+
+
+def test_a_lost_expansion_does_not_take_effect_after_it_was_given_up(cluster: SimCluster) -> None:
+    """It is still on its way when the leader reads. Were it taken then, replica 3 could lead without record b."""
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a")
+    cluster.run(20)
+    before = cluster.read()
+    assert before.isr == (1, 2)
+    lose_writes(cluster[1].zk, applied=False)
+    cluster.network.cut.clear()
+    cluster.run(3)
+    assert isr(cluster).status is IsrStatus.PENDING_EXPAND
+    on_its_way = before.with_(isr=(1, 2, 3))
+    cluster[3].crash()
+    cluster[1].zk.before = None
+    cluster[1].zk.lose_connection()
+    cluster[1].zk.reconnect()
+    cluster.run(5)
+    assert isr(cluster).committed == (1, 2)
+    outcome: list[Any] = []
+    cluster.admin.set(topics.state_path(TP), topics.encode_state(on_its_way), before.zk_version).addBoth(outcome.append)
+    cluster.run(1)
+    assert isinstance(outcome[0].value, BadVersionError)
+    answers = cluster[1].produce("b")
+    cluster.run(1)
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+    assert cluster.read().isr == (1, 2), "only these have record b"

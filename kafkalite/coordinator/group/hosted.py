@@ -172,6 +172,11 @@ class HostedGroup:
                 log.error("group %s: generation %d: %s", self.core.name, store.generation.number, failure)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
                 break
+            except Exception:
+                # Members that wait for this generation must not wait for ever.
+                log.exception("group %s: storing generation %d failed", self.core.name, store.generation.number)
+                error = ErrorCode.UNKNOWN_SERVER_ERROR
+                break
         if self.core.state is not GroupState.DEAD:
             stored(self.core, store, error, self._clock.monotonic())
             self._settle()

@@ -14,6 +14,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
 from kafkalite.zk.port import (
+    BadVersionError,
     Check,
     Create,
     Delete,
@@ -86,6 +87,20 @@ class ControllerStore:
         stat = results[1]
         assert isinstance(stat, ZnodeStat)
         return ControllerClaim(epoch + 1, stat.version, session)
+
+    async def renew(self, claim: ControllerClaim) -> ControllerClaim:
+        """Go on with a claim after a lost connection: from now on, nothing that was sent before it can take effect.
+
+        Reads after it see all that took effect. Raises :class:`ControllerMovedError`, ``ConnectionLostError`` (then
+        the claim may be renewed without anybody knowing: claim again), ``SessionExpiredError``.
+        """
+        path = controller.CONTROLLER_EPOCH
+        data = controller.encode_epoch(claim.epoch)
+        try:
+            stat = await self._client.set(path, data, claim.epoch_version, session=claim.session)
+        except BadVersionError:
+            raise ControllerMovedError(path, f"controller epoch {claim.epoch} is over") from None
+        return ControllerClaim(claim.epoch, stat.version, claim.session)
 
     async def resign(self, claim: ControllerClaim) -> None:
         """Give the claim up; nothing happens where it is lost already."""

@@ -135,3 +135,19 @@ def test_who_is_answered_may_ask_again_at_once() -> None:
     house.clock.advance(6.0)
     assert first.done and second.done
     assert seen == [(1, GroupState.COMPLETING_REBALANCE)] * 2
+
+
+def test_members_do_not_wait_for_a_generation_that_an_error_of_our_own_kept_from_being_stored() -> None:
+    house = House()
+    broker = house.preferred()
+    join = broker.join("a")
+    house.clock.advance(3.0)
+    member_id = join.result.member_id
+
+    def fail(name: str, _: str) -> None:
+        broker.client.before = None
+        raise ValueError(f"a bug in {name}")
+
+    broker.client.before = fail
+    sync = broker.sync(member_id, 1, assignments={member_id: b"x"})
+    assert sync.result.error is ErrorCode.UNKNOWN_SERVER_ERROR

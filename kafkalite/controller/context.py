@@ -147,7 +147,11 @@ class ControllerContext:
 
     def topic_values(self, partitions: Iterable[TopicPartition]) -> Mapping[str, TopicAssignment]:
         """The assignments of the topics of ``partitions``."""
-        return {name: self.topics[name].value() for name in {tp.topic for tp in partitions} if name in self.topics}
+        return {
+            name: self.topics[name].value()
+            for name in dict.fromkeys(tp.topic for tp in partitions)
+            if name in self.topics
+        }
 
     def remove_topic(self, name: str) -> None:
         """Forget everything about a topic."""

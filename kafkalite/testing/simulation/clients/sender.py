@@ -205,7 +205,7 @@ class Sender:
             if batch.data is None:
                 batch.data = self._encode(batch)
             self._expecting[batch] = None
-            if settings.in_flight == 1:
+            if settings.in_flight == 1 and settings.acks:
                 self._muted[batch.partition] = None
         request = ProduceRequest(
             self._transactional_id,

@@ -98,9 +98,11 @@ def test_an_attempt_that_fails_is_made_again(
     assert brokers.violations == []
 
 
+@pytest.mark.parametrize("in_flight", [1, 5])
 @pytest.mark.parametrize("acks", [0, 1])
-def test_less_than_all_promises_nothing(brokers: Brokers, acks: int) -> None:
-    producer = Producer(brokers.host, settings(idempotent=False, sender=SenderSettings(acks=acks)))
+def test_less_than_all_promises_nothing(brokers: Brokers, acks: int, in_flight: int) -> None:
+    sender = SenderSettings(acks=acks, in_flight=in_flight)
+    producer = Producer(brokers.host, settings(idempotent=False, sender=sender))
     brokers.start(producer)
     brokers.run(10)
     assert brokers.of(Acked) == []

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from integration.conftest import TIERS
+from integration.harness.durations import KEPT, Durations
 from integration.harness.schedule import ALONE, Turns
 from integration.harness.wait import wait_for
 from kafkalite.embedded.cluster import LocalCluster
@@ -74,3 +75,25 @@ def test_another_worker_finds_the_cluster(shared_cluster: LocalCluster) -> None:
     for broker_id in found.broker_ids:
         assert found.pid(broker_id) == shared_cluster.pid(broker_id)
         assert found.is_alive(broker_id)
+
+
+def test_minutes_are_kept_by_worker_and_by_file(tmp_path: Path) -> None:
+    durations = Durations(tmp_path)
+    shown: list[str] = []
+    reports = [("tests/test_a.py::test_1", 30, "gw0"), ("tests/test_b.py::test_2", 90, "gw1")]
+    for nodeid, seconds, worker in [*reports, ("tests/test_a.py::test_1", 3, "gw0")]:
+        report: Any = SimpleNamespace(nodeid=nodeid, duration=seconds, worker_id=worker)
+        durations.pytest_runtest_logreport(report)
+    reporter: Any = SimpleNamespace(section=shown.append, write_line=shown.append)
+    durations.pytest_terminal_summary(reporter)
+    workers, files = (
+        ["  0.55  gw0", "  1.50  gw1"],
+        ["  1.50  tests/test_b.py (1 tests)", "  0.55  tests/test_a.py (1 tests)"],
+    )
+    assert shown[1:] == [*workers, *files]
+    assert (tmp_path / KEPT).read_text().splitlines() == [
+        "minutes of each worker",
+        *workers,
+        "minutes of each file",
+        *files,
+    ]

@@ -129,7 +129,6 @@ def report(compose: Compose, what: str) -> float:
 
 
 @pytest.mark.full
-@pytest.mark.alone
 def test_an_upgrade_under_load_then_a_backup_and_its_restore(cluster: Brokers, tmp_path: Path) -> None:
     compose = cluster.compose
     assert report(compose, "three idle brokers") < FEW

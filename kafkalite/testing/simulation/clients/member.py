@@ -1,0 +1,175 @@
+"""A member of a consumer group: it reads what it is assigned, and commits how far it has come.
+
+Answers to: ``org.apache.kafka.clients.consumer.KafkaConsumer`` with ``subscribe``. Deterministic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kafkalite.common.tasks import spawn
+from kafkalite.common.types import TopicPartition
+from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
+from kafkalite.testing.simulation.clients.consumer_protocol import STICKY
+from kafkalite.testing.simulation.clients.fetcher import Fetcher, FetchSettings, Given
+from kafkalite.testing.simulation.clients.host import ClientHost
+from kafkalite.testing.simulation.clients.membership import EvictedError, Membership, MembershipSettings
+from kafkalite.testing.simulation.clients.positions import Position
+
+
+@dataclass(frozen=True)
+class MemberSettings:
+    """What a member does."""
+
+    name: str
+    membership: MembershipSettings
+    commit: float = 0.5
+    """Seconds between commits."""
+    fetch: FetchSettings = field(default_factory=FetchSettings)
+    patience: Patience = field(default_factory=Patience)
+
+
+class GroupReader:
+    """Membership and fetcher together: what is assigned is read from where the group has committed.
+
+    The eager protocol gives everything up before it joins again, the cooperative one only what went to another.
+    """
+
+    def __init__(
+        self, cluster: Cluster, name: str, membership: MembershipSettings, fetch: FetchSettings
+    ) -> None:
+        # Restarts of a static member are one owner.
+        self.membership = Membership(cluster, membership.instance or name, membership)
+        self.fetcher = Fetcher(cluster, name, fetch, self._take)
+        self.consumed: dict[TopicPartition, tuple[int, int]] = {}
+        """The next offset of each partition of which something was read, with the leader epoch before it."""
+        self.given: list[tuple[TopicPartition, Given]] = []
+        """What was read and not taken by the caller yet; kept where :attr:`keep` is set."""
+        self.keep = False
+        self._cluster = cluster
+        self._host = cluster.host
+        self._heard = cluster.host.clock.monotonic()
+        self._cooperative = membership.protocol == STICKY
+
+    @property
+    def assigned(self) -> tuple[TopicPartition, ...]:
+        """What is read now."""
+        return tuple(self.fetcher.positions)
+
+    async def turn(self) -> bool:
+        """Join where that is due, else say that the member lives; whether it is a member with an assignment. Raises
+        :class:`EvictedError`."""
+        membership, now = self.membership, self._host.clock.monotonic
+        if membership.lost or now() - self._heard > membership.settings.session_timeout:
+            # Another may read it by now.
+            self._give_up(())
+            membership.rejoin = True
+        if not membership.rejoin:
+            if await membership.heartbeat():
+                self._heard = now()
+            return not membership.rejoin
+        if not self._cooperative:
+            self._give_up(())
+        membership.owned = self.assigned
+        await self._cluster.known(membership.settings.topics, 1.0)
+        assigned = await membership.join()
+        if assigned is None:
+            await self._host.sleep(self._cluster.patience.retry * (1 + self._host.rng.random()))
+            return False
+        self._heard = now()
+        revoked = [partition for partition in self.assigned if partition not in assigned]
+        self._give_up(assigned)
+        new = [partition for partition in assigned if partition not in self.fetcher.positions]
+        committed = await membership.committed(new)
+        if committed is None:
+            # Nothing of it can be read; the next turn asks again by joining again.
+            membership.rejoin = True
+            return False
+        self.fetcher.assign({**dict.fromkeys(self.assigned, -1), **committed})
+        if revoked and self._cooperative:
+            membership.rejoin = True
+        return True
+
+    def close(self) -> None:
+        """End at once."""
+        self.fetcher.close()
+        self.membership.close()
+
+    def _give_up(self, kept: tuple[TopicPartition, ...]) -> None:
+        """Read no partition but these any more."""
+        self.fetcher.assign({partition: -1 for partition in self.assigned if partition in kept})
+        self.consumed = {partition: found for partition, found in self.consumed.items() if partition in kept}
+        self.given = [(partition, given) for partition, given in self.given if partition in kept]
+
+    def _take(self, partition: TopicPartition, given: list[Given], position: Position) -> None:
+        if self.keep:
+            self.given += [(partition, each) for each in given]
+        self.consumed[partition] = position.offset, position.epoch
+
+
+class Member:
+    """Reads and commits until it is stopped; then it leaves the group."""
+
+    def __init__(self, host: ClientHost, settings: MemberSettings) -> None:
+        self.settings = settings
+        self.commits = 0
+        """Commits that were acknowledged."""
+        self.evicted = False
+        """Whether another process took its instance id."""
+        self._host = host
+        self._cluster = Cluster(host, settings.name, settings.patience)
+        self._reader = GroupReader(self._cluster, settings.name, settings.membership, settings.fetch)
+        self._cluster.changed = self._reader.fetcher.kick
+        self._committed: dict[TopicPartition, tuple[int, int]] = {}
+        self._stopping = False
+        self._killed = False
+
+    @property
+    def assigned(self) -> tuple[TopicPartition, ...]:
+        """What it reads now."""
+        return self._reader.assigned
+
+    def stop(self) -> None:
+        """Commit, leave, and end."""
+        self._stopping = True
+
+    def kill(self) -> None:
+        """End at once, as a process that is killed."""
+        self._stopping = self._killed = True
+        self._reader.close()
+        self._cluster.close()
+
+    async def run(self) -> None:
+        """Read and commit until :meth:`stop`."""
+        settings, host, reader = self.settings, self._host, self._reader
+        self._cluster.want(settings.membership.topics)
+        spawn(reader.fetcher.run(), f"the fetcher of {settings.name}")
+        try:
+            due = host.clock.monotonic() + settings.commit
+            while not self._stopping:
+                if reader.membership.rejoin:
+                    # Before what was read is given up: the next owner goes on from there.
+                    await self._commit()
+                if await reader.turn() and host.clock.monotonic() >= due:
+                    await self._commit()
+                    due = host.clock.monotonic() + settings.commit
+                if not reader.membership.rejoin:
+                    await host.sleep(settings.membership.heartbeat * (0.8 + 0.4 * host.rng.random()))
+            if not self._killed:
+                await self._commit()
+                await reader.membership.leave()
+        except EvictedError:
+            self.evicted = True
+        self._reader.close()
+        self._cluster.close()
+
+    async def _commit(self) -> None:
+        membership = self._reader.membership
+        due = {
+            partition: found for partition, found in self._reader.consumed.items() if self._committed.get(partition) != found
+        }
+        if not due or self._killed or membership.generation < 0 or membership.lost:
+            return
+        if await membership.commit(due):
+            self.commits += 1
+            self._committed.update(due)

@@ -33,6 +33,7 @@ class Rule(Enum):
     FENCED = "a producer that was fenced writes nothing"
     OWNER = "a partition has one owner in a generation of its group"
     GENERATION = "no member commits in a generation that is over"
+    EXACTLY_ONCE = "of each record that a pipeline has committed as read, one result is there"
     LAST_VALUE = "the last value of a key outlasts compaction, and a deleted key does not come back"
     WHOLE = "the offsets of a replica have no gap, and its leader epochs do not go back"
 

@@ -16,6 +16,7 @@ from kafkalite.testing.history.groups import Groups
 from kafkalite.testing.history.leaders import Leaders
 from kafkalite.testing.history.logs import Logs
 from kafkalite.testing.history.offsets import Offsets
+from kafkalite.testing.history.pipelines import Pipelines
 from kafkalite.testing.history.producers import Producers
 from kafkalite.testing.history.readers import Readers
 
@@ -34,6 +35,7 @@ def check(history: Iterable[events.Event]) -> list[Breach]:
     logs = Logs(breaches)
     fencing = Fencing(breaches)
     groups = Groups(breaches)
+    pipelines = Pipelines(breaches)
     takers: dict[type, tuple[Callable[[Any], None], ...]] = {
         events.Started: (producers.started,),
         events.Initialized: (fencing.initialized,),
@@ -50,7 +52,8 @@ def check(history: Iterable[events.Event]) -> list[Breach]:
         events.Reached: (readers.reached,),
         events.Owned: (groups.owned,),
         events.OffsetCommitting: (offsets.committing, groups.committing),
-        events.OffsetCommitted: (offsets.committed, groups.committed),
+        events.OffsetCommitted: (offsets.committed, groups.committed, pipelines.committed),
+        events.Derived: (pipelines.derived,),
         events.OffsetUnknown: (offsets.unknown,),
         events.OffsetFetching: (offsets.fetching,),
         events.OffsetFetched: (offsets.fetched,),
@@ -68,4 +71,5 @@ def check(history: Iterable[events.Event]) -> list[Breach]:
     readers.check(logs)
     leaders.check(producers, logs)
     fencing.check(producers, logs)
+    pipelines.check(producers, logs)
     return breaches.found

@@ -207,6 +207,15 @@ class OffsetUnknown(NamedTuple):
     offset: int
 
 
+class Derived(NamedTuple):
+    """``record`` is what a pipeline of ``group`` made of what it read at ``offset`` of ``partition``."""
+
+    record: RecordId
+    group: str
+    partition: str
+    offset: int
+
+
 class OffsetFetching(NamedTuple):
     """``onlooker`` is about to ask what ``group`` has committed."""
 
@@ -289,6 +298,7 @@ Event = (
     | OffsetCommitting
     | OffsetCommitted
     | OffsetUnknown
+    | Derived
     | OffsetFetching
     | OffsetFetched
     | Compacted

@@ -15,6 +15,7 @@ from kafkalite.testing.history.events import (
     Committing,
     Compacted,
     Deleting,
+    Derived,
     Entry,
     Event,
     Failed,
@@ -40,6 +41,8 @@ from kafkalite.testing.history.events import (
 PARTITIONS = ("orders-0", "orders-1", "orders-2")
 COMPACTED = "latest-0"
 TRIMMED = "events-0"
+SOURCE, TARGET = "source-0", "target-0"
+PIPELINE = "pipeline"
 KEYS = ("red", "green", "blue")
 BROKERS = (1, 2, 3)
 GROUP = "billing"
@@ -98,7 +101,11 @@ class Model:
         self._keys: dict[RecordId, tuple[str, bool]] = {}
         self._start = 0
         self.events.append(Compacted(COMPACTED))
-        for producer in ("keyed", "trimmed"):
+        self._source, self._target = Partition(SOURCE), Partition(TARGET)
+        self._transformed = 0
+        self._numbers["pipe"] = 0
+        self.events.append(Started("pipe", ProducerKind.TRANSACTIONAL))
+        for producer in ("keyed", "trimmed", "source"):
             self._numbers[producer] = 0
             self.events.append(Started(producer, ProducerKind.IDEMPOTENT))
 
@@ -113,6 +120,7 @@ class Model:
             self._elect,
             self._write_key,
             self._write_and_trim,
+            self._transform,
         ]
         for _ in range(steps):
             self._chance.choice(actions)()
@@ -258,6 +266,28 @@ class Model:
             self._start = self._chance.randrange(self._start, len(self._trimmed.log))
             self.events.append(Deleting(TRIMMED, self._start))
 
+    def _transform(self) -> None:
+        """A pipeline makes one record of each that is new, or aborts."""
+        for _ in range(self._chance.randrange(4)):
+            record = self._next("source")
+            self.events.append(Sent(record, SOURCE))
+            self._later.append(Acked(record, SOURCE, self._source.append(record)))
+        number = self._transactions["pipe"] = self._transactions.get("pipe", 0) + 1
+        commits = self._chance.random() < 0.7
+        self.events.append(Begun("pipe", number))
+        end = len(self._source.log)
+        for offset in range(self._transformed, end):
+            result = self._next("pipe")
+            self.events += [Sent(result, TARGET, number), Derived(result, PIPELINE, SOURCE, offset)]
+            self.events.append(Acked(result, TARGET, self._target.append(result)))
+        self._target.append(None)
+        if commits:
+            self._transformed = end
+            self.events += [Committing("pipe", number), OffsetCommitting(PIPELINE, SOURCE, end)]
+            self.events += [Committed("pipe", number), OffsetCommitted(PIPELINE, SOURCE, end)]
+        else:
+            self.events.append(Aborted("pipe", number))
+
     def _compact(self, log: list[Entry]) -> list[Entry]:
         """What compaction leaves: of each key the last record, a tombstone perhaps not even that."""
         end = self._chance.randrange(len(log) + 1)
@@ -284,7 +314,7 @@ class Model:
 
     def _finish(self) -> None:
         for producer in self._transactions:
-            if any(producer in partition.open for partition in self._partitions):
+            if producer != "pipe" and any(producer in partition.open for partition in self._partitions):
                 self._end(producer)
         for partition in self._partitions:
             for isolation in Isolation:
@@ -298,6 +328,10 @@ class Model:
         self._read(
             "last-read_uncommitted", Isolation.READ_UNCOMMITTED, self._trimmed, self._start, len(self._trimmed.log)
         )
+        for log in (self._source, self._target):
+            self.events.append(Positioned("last-read_uncommitted", log.name, 0))
+            self._read("last-read_uncommitted", Isolation.READ_UNCOMMITTED, log, 0, len(log.log))
+            self.events += [Replica(log.name, broker, tuple(log.log)) for broker in BROKERS]
         for broker in BROKERS:
             self.events.append(Replica(COMPACTED, broker, tuple(self._compact(self._compacted.log))))
             start = self._chance.randrange(self._start + 1)

@@ -12,6 +12,7 @@ from kafkalite.testing.history.events import (
     Acked,
     Committed,
     Committing,
+    Derived,
     Entry,
     Event,
     Failed,
@@ -68,6 +69,11 @@ def told(history: History) -> list[Acked]:
 def replicas(history: History) -> list[Replica]:
     """The replicas of partitions that keep everything."""
     return [event for event in all_of(history, Replica) if event.partition in PARTITIONS]
+
+
+def ended(history: History, kind: type[T]) -> list[T]:
+    """The transactions of producers that are no pipelines."""
+    return [event for event in all_of(history, kind) if getattr(event, "producer", "") != "pipe"]
 
 
 def reads(history: History) -> list[Read]:
@@ -288,14 +294,14 @@ def given_again(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.ABORTED)
 def aborted_and_seen(history: History, chance: random.Random) -> str:
-    done = chance.choice(all_of(history, Committed))
+    done = chance.choice(ended(history, Committed))
     replace(history, done, Aborted(*done))
     return first_of(history, done.producer, done.transaction)
 
 
 @breaks(Rule.ABORTED)
 def never_committed_and_seen(history: History, chance: random.Random) -> str:
-    done = chance.choice(all_of(history, Committed))
+    done = chance.choice(ended(history, Committed))
     remove(history, done)
     remove(history, request_of(history, done))
     return first_of(history, done.producer, done.transaction)
@@ -312,7 +318,7 @@ def first_of(history: History, producer: str, transaction: int) -> str:
 
 @breaks(Rule.COMPLETE)
 def committed_and_not_seen(history: History, chance: random.Random) -> str:
-    done = chance.choice(all_of(history, Aborted))
+    done = chance.choice(ended(history, Aborted))
     replace(history, done, Committed(*done))
     return first_of(history, done.producer, done.transaction)
 
@@ -320,7 +326,7 @@ def committed_and_not_seen(history: History, chance: random.Random) -> str:
 @breaks(Rule.COMPLETE)
 def half_of_an_unknown_one_is_seen(history: History, chance: random.Random) -> str:
     """Nobody knows how it ended; then it must still be all or nothing, and for all readers alike."""
-    done = chance.choice([event for event in all_of(history, Committed) if len(records_of(history, event)) > 1])
+    done = chance.choice([event for event in ended(history, Committed) if len(records_of(history, event)) > 1])
     remove(history, done)
     hidden = chance.choice(records_of(history, done))
     for event in all_of(history, Read):
@@ -339,7 +345,7 @@ def records_of(history: History, done: Committed) -> list[RecordId]:
 
 @breaks(Rule.ALL)
 def committed_without_one_of_its_records(history: History, chance: random.Random) -> str:
-    done = chance.choice(all_of(history, Committed))
+    done = chance.choice(ended(history, Committed))
     record = RecordId(done.producer, 100_000)
     history.insert(place(history, request_of(history, done)), Sent(record, "orders-2", done.transaction))
     return f"{record} in orders-2"
@@ -468,7 +474,7 @@ def fenced_and_written(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.FENCED)
 def fenced_and_committed(history: History, chance: random.Random) -> str:
-    done = chance.choice(all_of(history, Committed))
+    done = chance.choice(ended(history, Committed))
     fence(history, done.producer, place(history, request_of(history, done)))
     return f"transaction {done.transaction} of {done.producer}: committed"
 
@@ -482,7 +488,7 @@ def two_owners(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.GENERATION)
 def a_commit_of_an_old_generation(history: History, chance: random.Random) -> str:
-    some = chance.choice(all_of(history, OffsetCommitted))
+    some = chance.choice([event for event in all_of(history, OffsetCommitted) if event.generation > 0])
     asked = next(event for event in all_of(history, OffsetCommitting) if tuple(event) == tuple(some))
     history.insert(place(history, asked), Owned(some.group, some.generation + 1, "next", ()))
     return f"group {some.group} in {some.partition} at offset {some.offset}: committed in generation {some.generation}"
@@ -555,3 +561,24 @@ def lost_above_what_was_deleted(history: History, _chance: random.Random) -> str
     )
     edit_replicas(history, lost.partition, lambda entries: entries.__delitem__(slice(-1, None)))
     return where(lost.record, lost.partition, lost.offset)
+
+
+def results(history: History) -> list[Derived]:
+    """What the pipeline made in transactions that were committed."""
+    done = {event.transaction for event in all_of(history, Committed) if event.producer == "pipe"}
+    sent = {event.record for event in all_of(history, Sent) if event.transaction in done}
+    return [event for event in all_of(history, Derived) if event.record in sent]
+
+
+@breaks(Rule.EXACTLY_ONCE)
+def made_twice(history: History, chance: random.Random) -> str:
+    first, second = chance.sample(results(history), 2)
+    replace(history, second, second._replace(offset=first.offset))
+    return f"{first.partition} at offset {first.offset}: "
+
+
+@breaks(Rule.EXACTLY_ONCE)
+def committed_and_not_made(history: History, chance: random.Random) -> str:
+    some = chance.choice(results(history))
+    remove(history, some)
+    return f"{some.partition} at offset {some.offset}: committed as read"

@@ -76,7 +76,9 @@ def assign_ranges(
     return found
 
 
-def assign_sticky(members: Mapping[str, Subscription], partitions: Mapping[str, int]) -> dict[str, list[TopicPartition]]:
+def assign_sticky(
+    members: Mapping[str, Subscription], partitions: Mapping[str, int]
+) -> dict[str, list[TopicPartition]]:
     """Even shares of which each member keeps what it owns. What another still owns is left out, for it has to be
     given up first: its owner joins again, and the round after that gives it away (KIP-429)."""
     every = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]

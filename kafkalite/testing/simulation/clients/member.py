@@ -35,9 +35,7 @@ class GroupReader:
     The eager protocol gives everything up before it joins again, the cooperative one only what went to another.
     """
 
-    def __init__(
-        self, cluster: Cluster, name: str, membership: MembershipSettings, fetch: FetchSettings
-    ) -> None:
+    def __init__(self, cluster: Cluster, name: str, membership: MembershipSettings, fetch: FetchSettings) -> None:
         # Restarts of a static member are one owner.
         self.membership = Membership(cluster, membership.instance or name, membership)
         self.fetcher = Fetcher(cluster, name, fetch, self._take)
@@ -88,6 +86,21 @@ class GroupReader:
         self.fetcher.assign({**dict.fromkeys(self.assigned, -1), **committed})
         if revoked and self._cooperative:
             membership.rejoin = True
+        return True
+
+    async def rewind(self) -> bool:
+        """Go back to what is committed; ``False`` where that cannot be told, and then it joins again."""
+        self.given, self.consumed = [], {}
+        committed = await self.membership.committed(self.assigned)
+        if committed is None:
+            self._give_up(())
+            self.membership.rejoin = True
+            return False
+        for partition, offset in committed.items():
+            if partition in self.fetcher.positions:
+                self.fetcher.seek(partition, offset)
+        self.given, self.consumed = [], {}
+        self.fetcher.kick()
         return True
 
     def close(self) -> None:
@@ -166,7 +179,9 @@ class Member:
     async def _commit(self) -> None:
         membership = self._reader.membership
         due = {
-            partition: found for partition, found in self._reader.consumed.items() if self._committed.get(partition) != found
+            partition: found
+            for partition, found in self._reader.consumed.items()
+            if self._committed.get(partition) != found
         }
         if not due or self._killed or membership.generation < 0 or membership.lost:
             return

@@ -108,9 +108,7 @@ class Membership:
             member_id=self.member_id,
             group_instance_id=settings.instance,
             protocol_type=PROTOCOL_TYPE,
-            protocols=[
-                kind.JoinGroupRequestProtocol(version=version, name=settings.protocol, metadata=subscription)
-            ],
+            protocols=[kind.JoinGroupRequestProtocol(version=version, name=settings.protocol, metadata=subscription)],
             reason="",
         )
         if answer is None:
@@ -302,9 +300,7 @@ class Membership:
         }
 
     def _refused(self, what: str, code: ErrorCode) -> None:
-        if code in COORDINATOR_MOVED:
-            self._coordinator.forget()
-        elif code is E.REQUEST_TIMED_OUT and what == "OffsetCommit":
+        if code in COORDINATOR_MOVED or (code is E.REQUEST_TIMED_OUT and what == "OffsetCommit"):
             self._coordinator.forget()
         elif code is E.FENCED_INSTANCE_ID:
             raise EvictedError

@@ -12,11 +12,12 @@ from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.network.client import ConnectionLost
 from kafkalite.protocol.api_keys import ApiKey
+from kafkalite.record.records import Record
 from kafkalite.testing.history.events import ProducerKind, RecordId, Started
 from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
 from kafkalite.testing.simulation.clients.errors import RETRIABLE
 from kafkalite.testing.simulation.clients.host import ClientHost
-from kafkalite.testing.simulation.clients.records import record_of
+from kafkalite.testing.simulation.clients.records import record_of, tombstone_of
 from kafkalite.testing.simulation.clients.sender import Sender, SenderSettings
 from kafkalite.testing.simulation.clients.sequences import ProducerId, Sequences
 
@@ -37,6 +38,8 @@ class ProducerSettings:
     padding: int = 0
     keys: int = 0
     """Keys that the records are given by chance; 0: they have none."""
+    tombstones: float = 0.0
+    """The part of the records with keys that delete their key."""
     queued: int = 64
     """Batches on their way at which it waits."""
     sender: SenderSettings = field(default_factory=SenderSettings)
@@ -110,9 +113,17 @@ class Producer:
         for _ in range(min(host.rng.randint(1, settings.bunch), settings.most - self._number)):
             self._number += 1
             identity = RecordId(settings.name, self._number)
-            key = f"k{host.rng.randrange(settings.keys)}".encode() if settings.keys else None
-            self._sender.send(identity, record_of(identity, timestamp, key, settings.padding), host.rng.choice(some))
+            self._sender.send(identity, self._record(identity, timestamp), host.rng.choice(some))
         self._sender.kick()
+
+    def _record(self, identity: RecordId, timestamp: int) -> Record:
+        rng, settings = self._host.rng, self.settings
+        if not settings.keys:
+            return record_of(identity, timestamp, None, settings.padding)
+        key = f"k{rng.randrange(settings.keys)}".encode()
+        if rng.random() < settings.tombstones:
+            return tombstone_of(identity, timestamp, key)
+        return record_of(identity, timestamp, key, settings.padding)
 
     async def _init(self, sequences: Sequences) -> bool:
         """Get a producer id; ``False`` where the producer is to end without one."""

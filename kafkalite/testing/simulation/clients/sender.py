@@ -92,7 +92,8 @@ class Sender:
 
     def send(self, identity: RecordId, record: Record, partition: TopicPartition, transaction: int = -1) -> None:
         """Queue a record; it is noted as sent. :meth:`kick` when all of a bunch are queued."""
-        self._host.note(Sent(identity, str(partition), transaction))
+        key = None if record.key is None else record.key.decode("utf-8", "replace")
+        self._host.note(Sent(identity, str(partition), transaction, key, record.value is None))
         queue = self._queues.setdefault(partition, deque())
         batch = queue[-1] if queue else None
         if batch is None or batch.attempts or len(batch.records) >= self._settings.batch_records or batch.done:

@@ -18,6 +18,8 @@ from kafkalite.testing.history.events import (
     Committed,
     Committing,
     Initialized,
+    OffsetCommitted,
+    OffsetCommitting,
     ProducerKind,
     RecordId,
     Started,
@@ -58,6 +60,7 @@ class TransactionalSession:
         self._transaction = 0
         self._number = 0
         self._partitions: dict[TopicPartition, None] = {}
+        self._staged: list[tuple[str, TopicPartition, int]] = []
         self._begun = False
         """Whether the coordinator knows of the transaction."""
         self._hurt_by: ErrorCode | None = None
@@ -73,11 +76,12 @@ class TransactionalSession:
         """The next transaction."""
         self._transaction += 1
         self._partitions.clear()
+        self._staged.clear()
         self._begun = False
         self._host.note(Begun(self.name, self._transaction))
 
-    async def send(self, make: Callable[[RecordId], Record], partition: TopicPartition) -> None:
-        """Queue a record, whose partition becomes part of the transaction."""
+    async def send(self, make: Callable[[RecordId], Record], partition: TopicPartition) -> RecordId:
+        """Queue a record, whose partition becomes part of the transaction; which record it is."""
         self._check()
         if partition not in self._partitions:
             self._begun = True
@@ -86,6 +90,7 @@ class TransactionalSession:
         self._number += 1
         identity = RecordId(self.name, self._number)
         self.sender.send(identity, make(identity), partition, self._transaction)
+        return identity
 
     async def send_offsets(self, member: GroupMembership, offsets: Mapping[TopicPartition, tuple[int, int]]) -> None:
         """Commit offsets (and the leader epochs before them) with the transaction."""
@@ -93,6 +98,7 @@ class TransactionalSession:
         self._begun = True
         await self._transactions.add_offsets(member.group)
         await self._transactions.commit_offsets(member, offsets)
+        self._staged += [(member.group, partition, offset) for partition, (offset, _) in offsets.items()]
 
     async def commit(self) -> None:
         """Wait for what is in flight, and commit."""
@@ -104,6 +110,9 @@ class TransactionalSession:
             self._host.note(Committed(self.name, self._transaction))
             return
         self._host.note(Committing(self.name, self._transaction))
+        for group, partition, offset in self._staged:
+            # Not sooner: those of an aborted transaction may never be shown.
+            self._host.note(OffsetCommitting(group, str(partition), offset))
         try:
             await self._transactions.end(commit=True)
         except FencedError as error:
@@ -111,6 +120,8 @@ class TransactionalSession:
                 self._host.note(Aborted(self.name, self._transaction))
             raise
         self._host.note(Committed(self.name, self._transaction))
+        for group, partition, offset in self._staged:
+            self._host.note(OffsetCommitted(group, str(partition), offset))
         await self._settle()
 
     async def abort(self) -> None:

@@ -217,26 +217,35 @@ class MemoryZkClient:
         self._hole = apply
 
     def close(self) -> None:
-        """End the session in order: watches see LOST, as kazoo has it, but listeners hear nothing."""
+        """End the session in order: listeners hear nothing, and watches see LOST, as with kazoo.
+
+        The watches that the end of the session itself would fire see nothing, because kazoo drops those events.
+        """
         self._listeners.clear()
         self.state = SessionState.SUSPENDED
-        self._drop_watches()
         if self.session in self.server.sessions:
             self.server.sessions.discard(self.session)
-            self.server.fire(self.server.tree.close_session(self.session).events())
+            events = self.server.tree.close_session(self.session).events()
+            for event in events:
+                self._pop_watches(event)
+            self.server.fire(events)
+        self._drop_watches()
 
     # inside
 
     def take_watches(self, event: WatchEvent) -> None:
         """The watches that ``event`` fires are under way from now on."""
+        for watch in self._pop_watches(event):
+            self._events_under_way.append((event.path, watch))
+            self.server.deliver(self._fire, self._connection, watch, event)
+
+    def _pop_watches(self, event: WatchEvent) -> list[Watch]:
         watches: list[Watch] = []
         if event.type in _DATA:
             watches += self._data_watches.pop(event.path, {})
         if event.type in _CHILD:
             watches += self._child_watches.pop(event.path, {})
-        for watch in watches:
-            self._events_under_way.append((event.path, watch))
-            self.server.deliver(self._fire, self._connection, watch, event)
+        return watches
 
     def _drop_watches(self) -> None:
         self._connection += 1

@@ -129,3 +129,17 @@ def test_sequences_never_repeat() -> None:
     first = outcome(client.create("/q/n-", sequence=True))[0]
     outcome(client.delete(first))
     assert outcome(client.create("/q/n-", sequence=True))[0] == "/q/n-0000000001"
+
+
+def test_a_closed_client_loses_its_watches_but_is_not_told_of_what_its_own_end_removes() -> None:
+    server = MemoryZooKeeper()
+    client, other = server.client(), server.client()
+    mine: list[WatchEvent] = []
+    theirs: list[WatchEvent] = []
+    outcome(client.create("/e", ephemeral=True))
+    outcome(client.get("/e", mine.append))
+    outcome(client.exists("/x", mine.append))
+    outcome(other.get("/e", theirs.append))
+    client.close()
+    assert mine == [WatchEvent(EventType.LOST, "/x")]
+    assert theirs == [WatchEvent(EventType.DELETED, "/e")]

@@ -548,7 +548,7 @@ class Ensemble:
     def _reached(self, server: Server) -> None:
         """``server`` is in touch again: it catches up, or looks for the leader that the others have now."""
         self._out_of_touch[server.number] = None
-        if server.role is Role.LEADING and server is not self.leader:
+        if server.serving and server.epoch != self._epoch:
             server.look()
         if server.role is Role.LOOKING:
             self._seek(server)
@@ -566,8 +566,13 @@ class Ensemble:
     def _leg_to_leader(self) -> Leg[Submission]:
         epoch = self._epoch
 
+        def decide(submission: Submission) -> None:
+            # looked at when it is decided, because a leader that was frozen may lead no longer
+            if epoch == self._epoch:
+                self._decide(submission)
+
         def deliver(submission: Submission) -> None:
-            if epoch == self._epoch and self.leader is not None:
-                self.leader.run(self._decide, submission)
+            if self.leader is not None:
+                self.leader.run(decide, submission)
 
         return Leg(self.clock, lambda: self._rng.uniform(*self.timing.wire), deliver)

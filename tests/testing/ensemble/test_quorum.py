@@ -295,3 +295,62 @@ def test_one_seed_gives_one_history() -> None:
         return notes + fixture.committed
 
     assert history(7) == history(7) != history(8)
+
+
+@pytest.mark.parametrize("others_elect", [True, False])
+def test_a_frozen_leader_is_replaced_once_the_others_have_given_it_up_and_decides_nothing_afterwards(
+    others_elect: bool,
+) -> None:
+    fixture = Fixture()
+    old = fixture.leader()
+    noted = fixture.connect(only=fixture.follower())
+    fixture.ensemble.freeze([old])
+    # it has reached the leader's machine before anyone gave the leader up
+    work = Outcome(noted.client.create("/a"))
+    fixture.clock.advance(20.0 if others_elect else 1.0)
+    assert (fixture.leader() != old) is others_elect
+    fixture.ensemble.thaw([old])
+    fixture.until(lambda: noted.client.state is CONNECTED and work.value is not PENDING, 5.0)
+    fixture.clock.advance(3.0)
+    assert fixture.ensemble.paths() == (["/"] if others_elect else ["/", "/a"])
+    assert all(server.in_touch for server in fixture.ensemble.servers)
+
+
+def test_a_follower_that_was_cut_off_during_an_election_drops_its_clients_when_it_is_back() -> None:
+    fixture = Fixture()
+    number = fixture.follower()
+    noted = fixture.connect(only=number)
+    fixture.ensemble.isolate(number)
+    fixture.ensemble.depose()
+    fixture.clock.advance(4.0)
+    assert noted.states == [CONNECTED] and fixture.ensemble.leader is not None
+    fixture.ensemble.rejoin(number)
+    fixture.until(lambda: noted.states[1:2] == [SUSPENDED] and noted.client.state is CONNECTED, 5.0)
+    assert fixture.run(noted.client.create("/a"))[0] == "/a"
+
+
+def test_a_forwarded_request_that_reaches_the_leader_after_the_end_of_its_session_takes_no_effect() -> None:
+    fixture = Fixture()
+    number = fixture.follower()
+    noted = fixture.connect(only=number)
+    fixture.ensemble.isolate(number)
+    noted.client.create("/late", ephemeral=True).addErrback(lambda _: None)
+    fixture.clock.advance(0.1)
+    fixture.ensemble.expire(noted.client.session)
+    fixture.clock.advance(0.1)
+    fixture.ensemble.rejoin(number)
+    fixture.clock.advance(5.0)
+    assert fixture.ensemble.paths() == ["/"] and noted.states == [CONNECTED, SUSPENDED, EXPIRED, CONNECTED]
+
+
+def test_a_held_request_takes_no_effect_once_the_session_went_on_over_another_connection_to_the_same_server() -> None:
+    fixture = Fixture(servers=1)
+    noted = fixture.connect()
+    former = noted.client._connection
+    assert former is not None
+    former.requests.hold()
+    noted.client.create("/late").addErrback(lambda _: None)
+    fixture.until(lambda: noted.states == [CONNECTED, SUSPENDED, CONNECTED], SESSION)
+    former.requests.release()
+    fixture.clock.advance(1.0)
+    assert fixture.ensemble.paths() == ["/"]

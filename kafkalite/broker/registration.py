@@ -10,12 +10,16 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from kafkalite.cluster.model import Broker
+from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Lane
 from kafkalite.zk.port import SessionState, ZkClient, ZkError
 from kafkalite.zk.stores.brokers import BrokerStore
 
 log = logging.getLogger(__name__)
+
+_RETRY = 1.0
+"""Seconds until a registration that failed is tried again."""
 
 
 class Registration:
@@ -30,12 +34,14 @@ class Registration:
         self,
         client: ZkClient,
         store: BrokerStore,
+        clock: Clock,
         broker: Broker,
         on_registered: Callable[[int, int], Awaitable[None]],
         on_refused: Callable[[StartupError], None],
     ) -> None:
         self._client = client
         self._store = store
+        self._clock = clock
         self._broker = broker
         self._on_registered = on_registered
         self._on_refused = on_refused
@@ -71,9 +77,11 @@ class Registration:
             await self._register()
         except StartupError as error:
             self._on_refused(error)
-        except ZkError as error:
-            # The session went again; the next CONNECTED brings us back here.
-            log.warning("registration in session 0x%x failed: %s", session & (2**64 - 1), error)
+        except Exception as error:
+            # Unregistered, this broker would lead nothing for ever.
+            trace = None if isinstance(error, ZkError) else error
+            log.warning("registration in session 0x%x failed: %s", session & (2**64 - 1), error, exc_info=trace)
+            self._clock.call_later(_RETRY, self._on_session, SessionState.CONNECTED)
 
     async def _register(self) -> None:
         while self._session != self._client.session or not self._session:
@@ -84,7 +92,6 @@ class Registration:
                 self._broker = replace(self._broker, unclean_start_epoch=epoch)
             if session != self._client.session:
                 continue
-            self._session = session
             log.info(
                 "registered as broker %d with broker epoch %d, last unclean start with broker epoch %d",
                 self._broker.id,
@@ -92,3 +99,4 @@ class Registration:
                 self._broker.unclean_start_epoch,
             )
             await self._on_registered(epoch, session)
+            self._session = session

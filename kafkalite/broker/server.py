@@ -159,7 +159,9 @@ class BrokerServer:
         topic_configs = await steps.run("reading the topics' configurations", self._config_watcher.topic_configs)
         await self._logs.start(topic_configs)
         self._listen(Dispatcher(services))
-        self._registration = Registration(self._zk, stores.brokers, self._broker(), self._registered, self.on_fatal)
+        self._registration = Registration(
+            self._zk, stores.brokers, self._clock, self._broker(), self._registered, self.on_fatal
+        )
         self._zk.add_listener(self._session_changed)
         try:
             await steps.run("registering", self._registration.start)

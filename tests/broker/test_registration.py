@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from twisted.python.failure import Failure
 
 from kafkalite.broker.registration import Registration
@@ -10,7 +11,7 @@ from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
-from kafkalite.zk.port import ConnectionLostError
+from kafkalite.zk.port import ConnectionLostError, ZkError
 from kafkalite.zk.stores.brokers import BrokerStore
 
 BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),))
@@ -23,15 +24,19 @@ class World:
         self.client = self.zookeeper.client()
         self.registered: list[tuple[int, int]] = []
         self.refused: list[StartupError] = []
+        self.fails: list[Exception] = []
         self.registration = Registration(
             self.client,
             BrokerStore(self.client, self.clock, conflict_wait=5.0),
+            self.clock,
             BROKER,
             self._on_registered,
             self.refused.append,
         )
 
     async def _on_registered(self, epoch: int, session: int) -> None:
+        if self.fails:
+            raise self.fails.pop()
         self.registered.append((epoch, session))
 
     def owner(self) -> int:
@@ -132,3 +137,16 @@ def test_an_unclean_start_is_told_by_every_later_registration() -> None:
     world.client.reconnect()
     assert world.live().epoch > first
     assert world.live().unclean_start_epoch == first, "the same process, the same logs"
+
+
+@pytest.mark.parametrize("error", [OSError("no guardian could be started"), ZkError("/brokers/ids/1", "no authority:")])
+def test_a_registration_that_failed_is_tried_again(error: Exception) -> None:
+    """The connection stands, so that no event brings another attempt: the broker would lead nothing for ever."""
+    world = World()
+    deferred(world.registration.start())
+    world.fails.append(error)
+    world.client.expire_session()
+    world.client.reconnect()
+    assert len(world.registered) == 1
+    world.clock.advance(2.0)
+    assert [session for _, session in world.registered[1:]] == [world.owner()] == [world.client.session]

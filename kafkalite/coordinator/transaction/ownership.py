@@ -19,6 +19,7 @@ from kafkalite.coordinator.transaction.ports import Cluster
 from kafkalite.zk.port import ConnectionLostError, EventType, SessionExpiredError, WatchEvent, ZkError
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
+from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.transactions import TransactionMetadata, partition_path
 
 log = logging.getLogger(__name__)
@@ -191,7 +192,11 @@ class Ownership:
             while self._look_again and not self._closed:
                 self._look_again = False
                 for number in await self.store.existing():
-                    await self._look_at(number)
+                    try:
+                        await self._look_at(number)
+                    except MalformedZnodeError as error:
+                        # The others wait for no mending: readers stand still at their transactions.
+                        log.error("transaction state partition %d is left alone: %s", number, error)
         except (ConnectionLostError, SessionExpiredError) as error:
             log.info("looking for orphaned transactions was cut short: %s", error)
         finally:

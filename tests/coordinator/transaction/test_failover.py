@@ -9,7 +9,8 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
 from kafkalite.zk.port import ConnectionLostError, SessionState
-from kafkalite.zk.znodes.transactions import TransactionState, ids_path
+from kafkalite.zk.stores.paths import ensure
+from kafkalite.zk.znodes.transactions import TransactionState, ids_path, partition_path
 from tests.coordinator.house import Started, run
 from tests.coordinator.transaction.house import BASE, NUMBER, T0, T1, T2, TX, House, Node
 
@@ -365,3 +366,17 @@ def test_suspended_is_no_reason_to_forget() -> None:
     owner.client.lose_connection()
     assert owner.client.state is SessionState.SUSPENDED
     assert [found.state for (found,) in [(run(owner.coordinator.describe(TX)),)]] == [S.ONGOING]
+
+
+def test_a_malformed_claim_keeps_no_other_state_partition_from_being_taken_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    house = House(2)
+    run(house.nodes[1].store.count())
+    for number in range(3):
+        run(ensure(house.admin, f"{ids_path(number)}/left"))
+    run(house.admin.create(f"{partition_path(1)}/coordinator", b"rubbish"))
+    house.brokers_changed()
+    house.clock.advance(1)
+    assert [run(house.nodes[1].claims.holder(partition_path(number))) is not None for number in (0, 2)] == [True, True]
+    assert f"{partition_path(1)}/coordinator: not JSON" in caplog.text

@@ -72,6 +72,7 @@ class Network:
         self._rng = world.rng("network")
         self._hosts: dict[str, Host] = {}
         self._ways: dict[tuple[str, str], Way] = {}
+        self._isolated: dict[str, None] = {}
         self.sockets: dict[int, SimSocket] = {}
         """All that ever were, by number."""
         self._next_fd = _FIRST_FD
@@ -104,12 +105,20 @@ class Network:
         self.world.note(f"network: released {a} {'->' if one_way else '<->'} {b}")
 
     def isolate(self, name: str) -> None:
-        """Hold every way from and to ``name``, that of a host not yet known to come as well as the others."""
+        """Hold every way from and to ``name``, also those to hosts that are still to come, until :meth:`rejoin`."""
+        self._isolated[name] = None
         for other in self._others(name):
             self.hold(name, other)
 
+    def rejoin(self, name: str) -> None:
+        """Undo :meth:`isolate`: every way from and to ``name`` is released."""
+        self._isolated.pop(name, None)
+        for other in self._others(name):
+            self.release(name, other)
+
     def heal(self) -> None:
         """Release every way; delays and windows become the usual ones."""
+        self._isolated.clear()
         for (a, b), way in self._ways.items():
             if way.held:
                 self.release(a, b, one_way=True)
@@ -185,6 +194,7 @@ class Network:
         if found is None:
             found = self._ways[a, b] = Way()
             found.delay = self.delay
+            found.held = a != b and (a in self._isolated or b in self._isolated)
         return found
 
     def _between(self, a: str, b: str, one_way: bool) -> list[Way]:

@@ -34,6 +34,8 @@ class Workload:
         self.events: list[events.Event] = []
         self.acked = 0
         self.running = True
+        self.configs: dict[str, str] = {}
+        self.keys = 0
         self.done = 0
 
     def leader(self, tp: TopicPartition) -> int:
@@ -48,7 +50,8 @@ class Workload:
     async def create_topic(self, node: ClientNode) -> None:
         """Returns once a controller has made it."""
         make = request_class(ApiKey.CREATE_TOPICS)
-        topic = make.CreatableTopic(name=TOPIC, num_partitions=self.partitions, replication_factor=3)
+        configs = [make.CreatableTopic.CreatableTopicConfig(name=key, value=text) for key, text in self.configs.items()]
+        topic = make.CreatableTopic(name=TOPIC, num_partitions=self.partitions, replication_factor=3, configs=configs)
         request = make(topics=[topic], timeout_ms=3000, validate_only=False)
         while True:
             for host, port in self.cluster.bootstrap:
@@ -74,7 +77,8 @@ class Workload:
 
     async def _send(self, node: ClientNode, name: str, tp: TopicPartition, record: events.RecordId) -> int:
         value = f"{record.producer}/{record.number}".encode()
-        data = encode_batch([Record(-1, node.clock.time_ms(), None, value, (), -1)])
+        key = b"%d" % (record.number % self.keys) if self.keys else None
+        data = encode_batch([Record(-1, node.clock.time_ms(), key, value, (), -1)])
         while True:
             leader = self.leader(tp)
             link = node.connect(f"broker-{leader}", PORT, name) if leader > 0 else None

@@ -228,6 +228,18 @@ def test_one_way_may_be_held_alone(net: Net) -> None:
     assert read(far) == b"request"
 
 
+def test_an_isolated_machine_reaches_no_host_not_even_a_new_one(net: Net) -> None:
+    near, far = net.pair()
+    net.network.isolate("b")
+    near.send(b"x")
+    late, _ = Machine(net, "c").sockets.connect("b", far.getsockname()[1])
+    net.pass_time()
+    assert (read(far), takes_more(late)) == (b"", False)
+    net.network.rejoin("b")
+    net.pass_time()
+    assert (read(far), takes_more(late)) == (b"x", True)
+
+
 def test_what_a_held_way_lets_through_stays_in_order(net: Net) -> None:
     near, far = net.pair()
     for number in range(30):

@@ -68,7 +68,14 @@ BROKEN: dict[str, Case] = {
     ),
     "two leaders in one epoch": ([[state(1, 5, (1, 2))], [state(2, 5, (1, 2))]], "both lead in leader epoch 5"),
     "a topic id that changes": ([[topic()], [topic(uuid.UUID(int=8))]], "topic id changed"),
-    "a controller epoch that stays": ([[number("/controller_epoch", 2)], [number("/controller_epoch", 2)]], "2 to 2"),
+    "a claim of the controller under the epoch before": (
+        [[number("/controller_epoch", 2)], [created("/controller"), number("/controller_epoch", 2)]],
+        "2 to 2",
+    ),
+    "a controller epoch that went back": (
+        [[number("/controller_epoch", 2)], [number("/controller_epoch", 1)]],
+        "2 to 1",
+    ),
     "a claim of the controller without an epoch": ([[created("/controller")]], "does not raise /controller_epoch"),
     "a claim of a group without an epoch": (
         [[created("/consumers/g/coordinator")]],
@@ -93,6 +100,10 @@ def test_what_must_not_be_is_seen(name: str) -> None:
 FINE: dict[str, Sequence[Sequence[ZnodeChange]]] = {
     "an election": [[topic()], [state(1, 0, (1, 2, 3))], [state(2, 1, (2, 3))], [state(-1, 2, (2,))]],
     "a shrunk ISR": [[topic()], [state(1, 0, (1, 2, 3))], [state(1, 0, (1,))], [state(1, 0, (1, 2))]],
+    "a claim that is renewed": [
+        [created("/controller"), number("/controller_epoch", 1)],
+        [number("/controller_epoch", 1)],
+    ],
     "a claim with its epoch": [[created("/controller"), number("/controller_epoch", 1)]],
     "a group that is deleted and comes back": [[generation(3)], [gone("/consumers/g/generation")], [generation(1)]],
     "a topic that is deleted and comes back": [

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import dropwhile
 from typing import Final
 
 from kafkalite.admin.config_ops import AlterOp, apply_ops
@@ -34,13 +35,16 @@ class ResourceType(IntEnum):
     CLIENT_METRICS = 16
 
 
-_COARSER: Final[dict[str, tuple[str, ...]]] = {
-    "log.retention.ms": ("log.retention.minutes", "log.retention.hours"),
-    "log.roll.ms": ("log.roll.hours",),
-    "log.roll.jitter.ms": ("log.roll.jitter.hours",),
-    "log.flush.interval.ms": ("log.flush.scheduler.interval.ms",),
+_UNITS: Final = (
+    ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    ("log.roll.ms", "log.roll.hours"),
+    ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+)
+_SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
+    **{name: names for names in _UNITS for name in names},
+    "log.flush.interval.ms": ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
 }
-"""A key whose value may come from keys of a coarser unit, as Kafka's ``brokerSynonyms``."""
+"""The keys that give one value in several units, finest first; ``DynamicBrokerConfig.brokerConfigSynonyms``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +123,7 @@ class ConfigAdmin:
             broker_id = self._broker_of(name)
             try:
                 self._config.check({key: overrides[key] for key in touched}, per_broker=broker_id is not None)
+                self._config.check_change(overrides, per_broker=broker_id is not None)
             except ConfigError as error:
                 raise ApiError(ErrorCode.INVALID_REQUEST, str(error)) from None
             if not validate_only:
@@ -158,38 +163,46 @@ class ConfigAdmin:
         return ConfigEntry(key.name, value, source, False, False, key.type.value, synonyms, key.doc)
 
     def _broker_synonyms(self, name: str) -> list[Synonym]:
-        """Every source of a broker key, its own and those of its coarser forms, in Kafka's order."""
-        found = [synonym for alias in (name, *_COARSER.get(name, ())) for synonym in self._config.synonyms(alias)]
-        return sorted(found, key=lambda synonym: synonym.source)
+        """Every source of a broker key, also in other units, in Kafka's order: by source, the finest unit first.
+
+        What stands before the first synonym of the key's own name is left out, as in Kafka: tools take the first
+        synonym for the value in force, and it would be in another unit.
+        """
+        aliases = _SYNONYMS.get(name) or self._config.aliases(name)
+        found = [synonym for alias in aliases for synonym in self._config.synonyms(alias)]
+        found.sort(key=lambda synonym: synonym.source)
+        return list(dropwhile(lambda synonym: synonym.name != name, found))
 
     def _describe_broker(self, broker_id: int | None, keys: Collection[str] | None) -> list[ConfigEntry]:
         entries = []
         for name in self._config.names():
             if keys and name not in keys:
                 continue
-            key = self._config.definition.keys.get(name)
             synonyms = self._broker_synonyms(name)
             if broker_id is None:
                 synonyms = [s for s in synonyms if s.source is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG]
                 if not synonyms:
                     continue
-            entries.append(self._broker_entry(name, key, synonyms))
+            entries.append(self._broker_entry(name, synonyms, for_all=broker_id is None))
         return entries
 
-    def _broker_entry(self, name: str, key: ConfigKey | None, synonyms: list[Synonym]) -> ConfigEntry:
+    def _broker_entry(self, name: str, synonyms: list[Synonym], *, for_all: bool) -> ConfigEntry:
+        key = self._config.key(name)
         # What nobody knows may be a secret of somebody's plug-in: Kafka hides it.
         sensitive = key is None or key.type is ConfigType.PASSWORD
         value = None
-        if not sensitive and key is not None:
-            own = [synonym for synonym in synonyms if synonym.name == name]
-            value = own[0].value if own else key.render(self._config.values[name])
         if sensitive:
             synonyms = [Synonym(synonym.name, None, synonym.source) for synonym in synonyms]
+        elif for_all or name not in self._config.values:
+            value = synonyms[0].value
+        elif key is not None:
+            value = key.render(self._config.values[name])
+        is_live = key is not None and key.name == name and not key.is_dynamic_only
         return ConfigEntry(
             name,
             value,
             synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG,
-            key is None or key.update is Update.READ_ONLY,
+            not is_live or key is None or key.update is Update.READ_ONLY,
             sensitive,
             0 if key is None else key.type.value,
             synonyms,

@@ -6,16 +6,23 @@ Answers to: ``kafka.server.{KafkaConfig,DynamicBrokerConfig}``. Deterministic.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from kafkalite.common.config import ConfigDef, ConfigType, Update
+from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType, Update
 from kafkalite.common.errors import ConfigError
 
 log = logging.getLogger(__name__)
 
 Listener = Callable[[frozenset[str]], object]
+Validator = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
+"""Takes the values in force and those that would be. Raises :class:`ConfigError` where that change is not allowed."""
+
+_OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
+_FOR_ALL_LISTENERS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
+"""Keys that one listener of every broker may have for its own, by its prefix."""
 
 
 class ConfigSource(IntEnum):
@@ -43,17 +50,19 @@ class DynamicConfig:
     ``static`` is the text of server.properties and overrides, already checked. Listeners hear the names
     whose values changed, after all of them have changed. A dynamic value that is wrong is refused with
     :class:`ConfigError` by :meth:`check`; where one stands in ZooKeeper nevertheless it is logged and ignored.
+    ``validators`` judge the values as a whole, where a client asks for a change.
     """
 
-    def __init__(self, definition: ConfigDef, static: Mapping[str, str]) -> None:
+    def __init__(self, definition: ConfigDef, static: Mapping[str, str], validators: Sequence[Validator] = ()) -> None:
         self.definition = definition
         self.static = dict(static)
+        self._validators = validators
         self._default: dict[str, str] = {}
         self._broker: dict[str, str] = {}
         self._listeners: list[Listener] = []
         self.values: dict[str, Any] = {}
         """Parsed values in force. Replaced as a whole at a change, never altered."""
-        self.values = self._merge()
+        self.values = self._merge(self._default, self._broker)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name]
@@ -72,23 +81,47 @@ class DynamicConfig:
         self._broker = self._usable(texts, per_broker=True)
         return self._changed()
 
+    def key(self, name: str) -> ConfigKey | None:
+        """The key of that name, or the one that ``name`` sets for a single listener (``listener.name.NAME.KEY``)."""
+        found = self.definition.keys.get(name)
+        if found is None and (base := _base_name(name)):
+            # What a listener has for one of its SASL mechanisms: listener.name.NAME.MECHANISM.KEY.
+            return self.definition.keys.get(base) or self.definition.keys.get(base.partition(".")[2])
+        return found
+
     def check(self, texts: Mapping[str, str], *, per_broker: bool) -> None:
         """Whether ``texts`` may be set while brokers run. Raises :class:`ConfigError` with the reason."""
         for name, text in texts.items():
-            key = self.definition.keys.get(name)
+            key = self.key(name)
             if key is None:
                 continue
-            if key.update is Update.READ_ONLY:
+            of_a_listener = key.name != name
+            if not of_a_listener and key.update is Update.READ_ONLY:
                 raise ConfigError(f"Cannot update these configs dynamically: {name}; it is read-only")
-            if not per_broker and key.update is Update.PER_BROKER:
+            if not of_a_listener and key.update is Update.PER_LISTENER:
                 raise ConfigError(
-                    f"Cannot update security configs at default cluster level: {name}; set it for one broker"
+                    "These security configs can be dynamically updated only per-listener using the listener prefix: "
+                    f"{name}"
                 )
+            if key.type is ConfigType.PASSWORD:
+                raise ConfigError(f"Cannot keep the password {name} in ZooKeeper; set it in server.properties")
             key.parse(text)
+            for_one = _base_name(name) not in _FOR_ALL_LISTENERS if of_a_listener else key.update is Update.PER_BROKER
+            if for_one and not per_broker:
+                raise ConfigError(
+                    f"Cannot update these configs at default cluster level, broker id must be specified: {name}"
+                )
+
+    def check_change(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
+        """Whether ``overrides`` may become all of this broker's, or of the cluster's. Raises :class:`ConfigError`."""
+        usable = {name: text for name, text in overrides.items() if name in self.definition}
+        changed = self._merge(self._default, usable) if per_broker else self._merge(usable, self._broker)
+        for validate in self._validators:
+            validate(self.values, changed)
 
     def synonyms(self, name: str) -> list[Synonym]:
         """Every place that gives ``name`` a value, the one in force first."""
-        key = self.definition.keys.get(name)
+        key = self.key(name)
         found = [
             Synonym(name, texts[name], source)
             for texts, source in (
@@ -98,16 +131,22 @@ class DynamicConfig:
             )
             if name in texts
         ]
-        if key is not None and key.default is not None:
+        if key is not None and key.name == name and key.default is not None and not key.is_dynamic_only:
             found.append(Synonym(name, key.render(key.default), ConfigSource.DEFAULT_CONFIG))
         if key is not None and key.type is ConfigType.PASSWORD:
             found = [Synonym(synonym.name, None, synonym.source) for synonym in found]
         return found
 
+    def aliases(self, name: str) -> tuple[str, ...]:
+        """``name``, and the key from which a setting of a single listener inherits."""
+        key = self.key(name)
+        return (name,) if key is None or key.name == name else (name, key.name)
+
     def names(self) -> list[str]:
-        """Every name that has a value: all that are defined, and unknown ones that were set."""
+        """Every name that has a value: all that are defined, and what was set besides."""
+        defined = (key.name for key in self.definition.keys.values() if not key.is_dynamic_only)
         extra = (name for texts in (self.static, self._default, self._broker) for name in texts)
-        return list(dict.fromkeys([*self.definition.keys, *extra]))
+        return list(dict.fromkeys([*defined, *extra]))
 
     def _usable(self, texts: Mapping[str, str], *, per_broker: bool) -> dict[str, str]:
         usable = {}
@@ -120,16 +159,22 @@ class DynamicConfig:
             usable[name] = text
         return usable
 
-    def _merge(self) -> dict[str, Any]:
+    def _merge(self, default: Mapping[str, str], broker: Mapping[str, str]) -> dict[str, Any]:
         values = self.definition.defaults()
-        for texts in (self.static, self._default, self._broker):
+        for texts in (self.static, default, broker):
             values.update(self.definition.parse(texts))
         return values
 
     def _changed(self) -> frozenset[str]:
-        before, self.values = self.values, self._merge()
+        before, self.values = self.values, self._merge(self._default, self._broker)
         changed = frozenset(name for name, value in self.values.items() if before.get(name) != value)
         if changed:
             for listener in self._listeners:
                 listener(changed)
         return changed
+
+
+def _base_name(name: str) -> str:
+    """What ``name`` says of a single listener, empty where it is of none."""
+    found = _OF_A_LISTENER.fullmatch(name)
+    return found[1] if found else ""

@@ -12,16 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kafkalite.admin.dynamic import DynamicConfig
-from kafkalite.broker.config_keys import BROKER_CONFIGS, is_known_elsewhere
-from kafkalite.broker.listeners import (
-    advertised_listeners,
-    inter_broker_listener,
-    listener_protocols,
-    served_listeners,
-    with_control_plane,
-)
+from kafkalite.broker.config_keys import BROKER_CONFIGS, KNOWN_CONFIGS, is_known_elsewhere
+from kafkalite.broker.listeners import Listening, check_listeners
 from kafkalite.broker.properties import parse_properties
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Endpoint
+from kafkalite.broker.thread_counts import check_thread_counts
 from kafkalite.common.errors import ConfigError
 
 log = logging.getLogger(__name__)
@@ -33,9 +27,8 @@ __all__ = ["BROKER_CONFIGS", "BrokerConfig"]
 class BrokerConfig:
     """What server.properties says, checked as a whole.
 
-    ``values`` are those of the start; ``dynamic`` has those in force. ``listeners`` say where to bind (host ""
-    is every address, port 0 any free one) and include the control plane's. ``broker_id`` is -1 where one is to be
-    generated.
+    ``values`` are those of the start; ``dynamic`` has those in force. ``listening`` are the listeners of the start.
+    ``broker_id`` is -1 where one is to be generated.
     """
 
     texts: Mapping[str, str]
@@ -44,10 +37,7 @@ class BrokerConfig:
     broker_id: int
     rack: str | None
     log_dirs: tuple[str, ...]
-    listeners: tuple[Endpoint, ...]
-    advertised: tuple[Endpoint, ...]
-    listener_map: Mapping[str, str]
-    inter_broker_listener: str
+    listening: Listening
 
     @classmethod
     def load(cls, path: str | Path | None, overrides: Mapping[str, str] | None = None) -> BrokerConfig:
@@ -65,17 +55,13 @@ class BrokerConfig:
     def parse(cls, texts: Mapping[str, str]) -> BrokerConfig:
         """From names and texts. Raises :class:`ConfigError` naming key, value and what is allowed."""
         _report_unknown(texts)
-        dynamic = DynamicConfig(BROKER_CONFIGS, {name: text for name, text in texts.items() if name in BROKER_CONFIGS})
+        texts = _with_one_id(texts)
+        dynamic = DynamicConfig(KNOWN_CONFIGS, texts, (check_thread_counts, check_listeners))
         values = dynamic.values
         if not values["zookeeper.connect"]:
             raise ConfigError(
                 "Missing required configuration zookeeper.connect: allowed is host:port[,host:port…][/chroot]"
             )
-        listener_map = listener_protocols(values)
-        listeners = with_control_plane(
-            served_listeners("listeners", values["listeners"], listener_map), values, listener_map
-        )
-        advertised = advertised_listeners(values, listeners, listener_map)
         return cls(
             texts=dict(texts),
             values=values,
@@ -83,22 +69,7 @@ class BrokerConfig:
             broker_id=_broker_id(values),
             rack=values["broker.rack"] or None,
             log_dirs=_log_dirs(values),
-            listeners=listeners,
-            advertised=advertised,
-            listener_map=listener_map,
-            inter_broker_listener=inter_broker_listener(values, advertised),
-        )
-
-    def advertised_endpoints(self, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
-        """What ``/brokers/ids`` is to say, once the listeners in ``ports`` are bound: port 0 becomes the real one."""
-        return tuple(
-            Endpoint(
-                endpoint.listener,
-                endpoint.security_protocol,
-                endpoint.host,
-                endpoint.port or ports[endpoint.listener],
-            )
-            for endpoint in self.advertised
+            listening=Listening.parse(values),
         )
 
     @property
@@ -107,11 +78,6 @@ class BrokerConfig:
         timeout = self.values["zookeeper.connection.timeout.ms"]
         return int(self.values["zookeeper.session.timeout.ms"] if timeout is None else timeout)
 
-    @property
-    def control_plane_endpoint(self) -> Endpoint:
-        """Where the control plane listens."""
-        return next(endpoint for endpoint in self.listeners if endpoint.listener == CONTROL_PLANE_LISTENER)
-
 
 def _text(data: bytes) -> str:
     """Java reads Latin-1; people write UTF-8."""
@@ -119,6 +85,17 @@ def _text(data: bytes) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return data.decode("latin-1")
+
+
+def _with_one_id(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """``texts`` with ``broker.id`` and its newer name ``node.id``, where one of them is given."""
+    broker_id, node_id = texts.get("broker.id"), texts.get("node.id")
+    if broker_id is not None and node_id is not None and broker_id.strip() != node_id.strip():
+        raise ConfigError(
+            f"Invalid value {node_id} for configuration node.id: allowed is the value of broker.id ({broker_id})"
+        )
+    given = broker_id if broker_id is not None else node_id
+    return texts if given is None else {**texts, "broker.id": given, "node.id": given}
 
 
 def _broker_id(values: Mapping[str, Any]) -> int:

@@ -2,10 +2,10 @@
 
 Answers to: ``kafka.server.KafkaConfig.configDef`` and ``org.apache.kafka.server.config.*Configs``. Pure.
 
-``BROKER_CONFIGS`` is the table. Keys that Kafka 3.9 knows and kafkalite does not act on are recognised by
+``BROKER_CONFIGS`` is the table. Keys that Kafka knows and kafkalite does not act on are recognised by
 :func:`is_known_elsewhere`: they are accepted (one line of the log names them), so that a configuration
-written for Kafka starts a kafkalite broker. Anything else is warned of. Cluster-wide keys may be changed in
-``/config/brokers`` while the broker runs; all others are read at the start only.
+written for Kafka starts a kafkalite broker. Anything else is warned of. Cluster-wide and per-broker keys may be changed
+in ``/config/brokers`` while the broker runs; all others are read at the start only.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from typing import Any, Final
 
 from kafkalite.broker.coordinator_keys import GROUPS, TRANSACTIONS
+from kafkalite.broker.unused_keys import UNUSED_CONFIGS
 from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType, Update
 
 MAX_INT: Final = (1 << 31) - 1
@@ -75,13 +76,21 @@ _LISTENERS = (
         _STR,
         "PLAINTEXT://:9092",
         "Where this broker listens, NAME://host:port[,…]; port 0 takes a free one.",
+        update=Update.PER_BROKER,
     ),
-    _key("advertised.listeners", _STR, None, "Where clients reach this broker; default: listeners."),
+    _key(
+        "advertised.listeners",
+        _STR,
+        None,
+        "Where clients reach this broker; default: listeners.",
+        update=Update.PER_BROKER,
+    ),
     _key(
         "listener.security.protocol.map",
         _STR,
-        ",".join(f"{name}:{name}" for name in _PROTOCOLS),
+        ",".join(f"{name}:{name}" for name in ("SASL_SSL", "PLAINTEXT", "SSL", "SASL_PLAINTEXT")),
         "Security protocol of each listener name, NAME:PROTOCOL[,…].",
+        update=Update.PER_BROKER,
     ),
     _key("inter.broker.listener.name", _STR, None, "Listener on which brokers fetch from each other."),
     _key(
@@ -288,6 +297,7 @@ _QUOTAS = (
         MAX_LONG,
         "Bytes per second that this broker sends to throttled replicas that are not in sync.",
         0,
+        is_dynamic_only=True,
     ),
     _live(
         "follower.replication.throttled.rate",
@@ -295,6 +305,7 @@ _QUOTAS = (
         MAX_LONG,
         "Bytes per second that this broker fetches for its own throttled replicas that are not in sync.",
         0,
+        is_dynamic_only=True,
     ),
     _live(
         "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -302,6 +313,7 @@ _QUOTAS = (
         MAX_LONG,
         "Bytes per second that this broker copies between its log directories.",
         0,
+        is_dynamic_only=True,
     ),
     _key("replication.quota.window.num", _INT, 11, "Windows over which the two rates of replication are measured.", 1),
     _key("replication.quota.window.size.seconds", _INT, 1, "Length of such a window.", 1),
@@ -350,25 +362,24 @@ BROKER_CONFIGS: Final = ConfigDef(
     )
 )
 
+KNOWN_CONFIGS: Final = ConfigDef((*BROKER_CONFIGS.keys.values(), *UNUSED_CONFIGS.keys.values()))
+"""Every key of Kafka 3.9, and the few of ours."""
+
 _ELSEWHERE_PREFIXES = (
-    "client.quota.", "controller.", "delegation.token.", "group.", "initial.", "kafka.metrics.",
-    "listener.name.", "log.local.", "metadata.", "metric", "offset", "password.encoder.", "quota.", "remote.log.",
-    "sasl.", "security.providers", "share.", "socket.connection.setup.", "ssl.", "telemetry.",
-    "transaction", "unstable.", "zookeeper.ssl.", "zookeeper.metadata.",
+    "controller.quorum.", "group.consumer.", "group.coordinator.", "group.share.", "kafka.metrics.", "listener.name.",
+    "metadata.log.", "metrics.", "offsets.", "quota.", "remote.log.", "rlmm.config.", "rsm.config.", "sasl.",
+    "share.", "ssl.", "telemetry.", "transaction.state.log.", "unstable.", "zookeeper.ssl.", "zookeeper.metadata.",
 )  # fmt: skip
 _ELSEWHERE = frozenset(
     (
-        "advertised.host.name", "advertised.port", "allow.everyone.if.no.acl.found", "authorizer.class.name",
-        "auto.include.jmx.reporter", "broker.heartbeat.interval.ms", "broker.session.timeout.ms",
-        "connection.failed.authentication.delay.ms", "connections.max.reauth.ms", "early.start.listeners",
-        "eligible.leader.replicas.enable", "host.name", "max.connection.creation.rate",
-        "max.request.partition.size.limit", "node.id", "num.replica.alter.log.dirs.threads", "port",
-        "principal.builder.class", "process.roles", "server.max.startup.time.ms", "super.users",
-        "unclean.leader.election.interval.ms", "zookeeper.clientCnxnSocket", "zookeeper.sync.time.ms",
+        "advertised.host.name", "advertised.port", "allow.everyone.if.no.acl.found", "host.name",
+        "log.initial.task.delay.ms", "port", "server.max.startup.time.ms", "super.users",
+        "unclean.leader.election.interval.ms", "zookeeper.sync.time.ms",
     )
 )  # fmt: skip
+"""Keys of other releases, of plug-ins, and internal ones."""
 
 
 def is_known_elsewhere(name: str) -> bool:
     """Whether Kafka knows ``name`` although kafkalite has no use for it."""
-    return name in _ELSEWHERE or name.startswith(_ELSEWHERE_PREFIXES)
+    return name in UNUSED_CONFIGS or name in _ELSEWHERE or name.startswith(_ELSEWHERE_PREFIXES)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kafkalite.common.config import ConfigKey, ConfigType
+from kafkalite.common.config import ConfigKey, ConfigType, Update
 
 _MAX_INT: Final = (1 << 31) - 1
 
@@ -100,5 +100,6 @@ TRANSACTIONS: Final = (
         ConfigType.BOOLEAN,
         True,
         "Whether a leader checks, before a transaction's first batch, that the partition belongs to it (KIP-890).",
+        update=Update.CLUSTER_WIDE,
     ),
 )

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Endpoint
@@ -16,6 +17,69 @@ from kafkalite.common.errors import ConfigError
 
 _LISTENER = re.compile(r"^([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)$")
 _IMPLEMENTED_PROTOCOLS = ("PLAINTEXT",)
+LISTENER_KEYS: Final = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+"""The keys of listeners that may be changed while a broker runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """A broker's listeners as its configuration has them; ``Listening.parse`` checks them as a whole.
+
+    ``bound`` say where to bind (host "" is every address, port 0 any free one), ``advertised`` where others are to
+    come; both include the control plane's. ``protocols`` are the security protocols by listener name, and
+    ``inter_broker`` is the listener on which brokers fetch from each other.
+    """
+
+    bound: tuple[Endpoint, ...]
+    advertised: tuple[Endpoint, ...]
+    protocols: Mapping[str, str]
+    inter_broker: str
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Listening:
+        """From a broker's values. Raises :class:`ConfigError` naming key, value and what is allowed."""
+        protocols = listener_protocols(values)
+        bound = with_control_plane(served_listeners("listeners", values["listeners"], protocols), values, protocols)
+        advertised = advertised_listeners(values, bound, protocols)
+        return cls(bound, advertised, protocols, inter_broker_listener(values, advertised))
+
+    @property
+    def of_clients(self) -> dict[str, Endpoint]:
+        """What is bound, by listener name, without the control plane."""
+        return {each.listener: each for each in self.bound if each.listener != CONTROL_PLANE_LISTENER}
+
+    def reachable(self, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
+        """What ``/brokers/ids`` is to say, once the listeners in ``ports`` are bound: port 0 becomes the real one."""
+        return tuple(
+            Endpoint(each.listener, each.security_protocol, each.host, each.port or ports[each.listener])
+            for each in self.advertised
+        )
+
+
+def check_listeners(present: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
+    """Whether a running broker may go from one set of listeners to another. Raises :class:`ConfigError`.
+
+    Answers to: ``DynamicListenerConfig.validateReconfiguration``.
+    """
+    if all(present[name] == changed[name] for name in LISTENER_KEYS):
+        return
+    then = Listening.parse(changed)
+    try:
+        now = Listening.parse(present)
+    except ConfigError:
+        # What stands in ZooKeeper, written by hand, is wrong: whatever is right may follow it.
+        return
+    for name in now.of_clients.keys() & then.of_clients.keys():
+        if now.protocols[name] != then.protocols[name]:
+            raise ConfigError(f"Security protocol cannot be updated for existing listener {name}")
+    if now.inter_broker != then.inter_broker:
+        raise ConfigError(
+            f"The listener on which brokers fetch from each other cannot be changed while they run: it is "
+            f"{now.inter_broker}, and would be {then.inter_broker}"
+        )
+    planes = [each for each in (*now.bound, *then.bound) if each.listener == CONTROL_PLANE_LISTENER and each.port]
+    if len(set(planes)) > 1:
+        raise ConfigError(f"The address of {CONTROL_PLANE_LISTENER} cannot be changed while the broker runs")
 
 
 def parse_listeners(name: str, text: str, listener_map: Mapping[str, str]) -> list[Endpoint]:

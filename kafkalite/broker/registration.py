@@ -9,7 +9,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
-from kafkalite.cluster.model import Broker
+from kafkalite.cluster.model import Broker, Endpoint
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Lane
@@ -23,7 +23,7 @@ _RETRY = 1.0
 
 
 class Registration:
-    """Registers ``broker`` in every new session.
+    """Registers ``broker`` in every new session, and writes its znode anew where :meth:`update` changed its endpoints.
 
     Where ``broker`` has no unclean start epoch (its process started uncleanly), it gets the epoch of the first
     registration. ``on_registered(epoch, session)`` is awaited after each registration, ``on_refused(error)`` called
@@ -46,7 +46,8 @@ class Registration:
         self._on_registered = on_registered
         self._on_refused = on_refused
         self._session = 0
-        self._lane = Lane("registration", self._register_anew)
+        self._announced: tuple[Endpoint, ...] = ()
+        self._lane = Lane("registration", self._announce)
 
     @property
     def unclean_start_epoch(self) -> int:
@@ -58,6 +59,11 @@ class Registration:
         await self._register()
         self._client.add_listener(self._on_session)
 
+    def update(self, endpoints: tuple[Endpoint, ...]) -> None:
+        """This broker is reached at ``endpoints`` from now on."""
+        self._broker = replace(self._broker, endpoints=endpoints)
+        self._lane.put(self._client.session)
+
     async def stop(self) -> None:
         """Withdraw the registration; there is no other after it."""
         self._lane.close()
@@ -67,14 +73,20 @@ class Registration:
             log.warning("the registration could not be withdrawn, the end of the session will do it: %s", error)
 
     def _on_session(self, state: SessionState) -> None:
-        if state is SessionState.CONNECTED and self._client.session != self._session:
+        if state is SessionState.CONNECTED and not self._is_announced(self._client.session):
             self._lane.put(self._client.session)
 
-    async def _register_anew(self, session: int) -> None:
-        if session != self._client.session or session == self._session:
+    def _is_announced(self, session: int) -> bool:
+        return session == self._session and self._announced == self._broker.endpoints
+
+    async def _announce(self, session: int) -> None:
+        if session != self._client.session or self._is_announced(session):
             return
         try:
-            await self._register()
+            if session != self._session:
+                await self._register()
+            if not self._is_announced(self._session):
+                await self._write_anew()
         except StartupError as error:
             self._on_refused(error)
         except Exception as error:
@@ -83,10 +95,18 @@ class Registration:
             log.warning("registration in session 0x%x failed: %s", session & (2**64 - 1), error, exc_info=trace)
             self._clock.call_later(_RETRY, self._on_session, SessionState.CONNECTED)
 
+    async def _write_anew(self) -> None:
+        broker = self._broker
+        await self._store.update(broker)
+        self._announced = broker.endpoints
+        addresses = (f"{each.listener}://{each.host}:{each.port}" for each in broker.endpoints)
+        log.info("broker %d is now reached at %s", broker.id, ", ".join(addresses))
+
     async def _register(self) -> None:
         while self._session != self._client.session or not self._session:
             # The session may change while the former znode is waited for. What comes after (the guardian, the fence of
             # ISR writes) takes the session in which the znode was made, and that must be the present one.
+            endpoints = self._broker.endpoints
             epoch, session = await self._store.register(self._broker)
             if self._broker.unclean_start_epoch < 0:
                 self._broker = replace(self._broker, unclean_start_epoch=epoch)
@@ -99,4 +119,4 @@ class Registration:
                 self._broker.unclean_start_epoch,
             )
             await self._on_registered(epoch, session)
-            self._session = session
+            self._session, self._announced = session, endpoints

@@ -18,6 +18,7 @@ from kafkalite.broker.config_watcher import ConfigWatcher
 from kafkalite.broker.control_plane import ControlChannel, ControlPlane
 from kafkalite.broker.controlled_shutdown import hand_over_leaderships, say_farewell
 from kafkalite.broker.coordinators import Coordinators
+from kafkalite.broker.dynamic_listeners import DynamicListeners
 from kafkalite.broker.edges import Edges
 from kafkalite.broker.identity import choose_broker_id
 from kafkalite.broker.metadata_watcher import MetadataWatcher
@@ -27,7 +28,7 @@ from kafkalite.broker.startup import StartSteps
 from kafkalite.broker.stores import Stores
 from kafkalite.cluster.control import ControlledShutdown
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker
+from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import StartupError
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller.controller import Controller
@@ -62,7 +63,6 @@ class BrokerServer:
         self._metadata = MetadataCache(self._clock.monotonic)
         self._control_client = ControlClient(edges.reactor, now=edges.clock.monotonic)
         self._channel = ControlChannel(self._control_client, values["controller.socket.timeout.ms"] / 1000)
-        self._ports: dict[str, int] = {}
         self.services: BrokerServices | None = None
 
     async def start(self) -> None:
@@ -173,8 +173,8 @@ class BrokerServer:
         self._controller.start()
         self._coordinators.start()
         # Not sooner: whoever asked would be told of a cluster without brokers and topics, and clients believe that.
-        self._server.open()
-        log.info("broker %d serves on %s", self.broker_id, self._ports)
+        self._listeners.open()
+        log.info("broker %d serves on %s", self.broker_id, {e.listener: e.port for e in self._listeners.advertised})
 
     async def stop(self) -> None:
         """Controlled shutdown: hand over, stop serving, close the logs, end the session."""
@@ -224,12 +224,14 @@ class BrokerServer:
             edges.reactor, dispatcher, network_limits(self._config), self._executor, now, edges.sockets
         )
         self._config.dynamic.on_change(self._configuration_changed)
-        for endpoint in self._config.listeners:
-            if endpoint.listener == CONTROL_PLANE_LISTENER:
-                port = self._control_server.listen(endpoint.host, endpoint.port)
-            else:
-                port = self._server.bind(endpoint.host, endpoint.port, endpoint.listener)
-            self._ports[endpoint.listener] = port
+        self._listeners = DynamicListeners(
+            self._config.listening,
+            self._config.dynamic,
+            self._server,
+            self._control_server,
+            lambda: self._registration.update(self._listeners.advertised),
+        )
+        self._listeners.bind()
 
     def _configuration_changed(self, names: frozenset[str]) -> None:
         self._server.limits = network_limits(self._config)
@@ -237,7 +239,7 @@ class BrokerServer:
             self._executor.resize(self._config.dynamic["background.threads"])
 
     def _broker(self) -> Broker:
-        endpoints = self._config.advertised_endpoints(self._ports)
+        endpoints = self._listeners.advertised
         return Broker(self.broker_id, endpoints, self._config.rack, unclean_start_epoch=self._logs.unclean_start_epoch)
 
     def _connect_to_leader(self, leader: Broker, number: int) -> RemoteLeaderEndPoint:
@@ -246,9 +248,10 @@ class BrokerServer:
         )
 
     def _connector(self, broker: Broker, purpose: str) -> Callable[[], BrokerConnection]:
-        endpoint = broker.endpoint(self._config.inter_broker_listener)
+        listener = self._config.listening.inter_broker
+        endpoint = broker.endpoint(listener)
         if endpoint is None:
-            raise LookupError(f"broker {broker.id} has no listener {self._config.inter_broker_listener}")
+            raise LookupError(f"broker {broker.id} has no listener {listener}")
         client_id = f"broker-{self.broker_id}-{purpose}"
         edges = self._edges
         return lambda: BrokerConnection(edges.reactor, endpoint.host, endpoint.port, client_id, sockets=edges.sockets)

@@ -46,7 +46,7 @@ def replication_config(config: BrokerConfig, broker_id: int) -> ReplicationConfi
     values = config.values
     return ReplicationConfig(
         broker_id=broker_id,
-        inter_broker_listener=config.inter_broker_listener,
+        inter_broker_listener=config.listening.inter_broker,
         rack=config.rack,
         num_replica_fetchers=values["num.replica.fetchers"],
         replica_lag_time_max_ms=values["replica.lag.time.max.ms"],

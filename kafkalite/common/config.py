@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Protocol
 
@@ -37,6 +38,8 @@ class Update(Enum):
     """Where a broker's key may be changed while it runs (KIP-226)."""
 
     READ_ONLY = "read-only"
+    PER_LISTENER = "per-listener"
+    """By a listener's prefix only: ``listener.name.NAME.ssl.keystore.type``."""
     PER_BROKER = "per-broker"
     CLUSTER_WIDE = "cluster-wide"
 
@@ -53,7 +56,8 @@ class ConfigKey:
     """One key. ``minimum``/``maximum`` bound numbers, ``choices`` names the legal texts (of each element of a list).
 
     ``default`` is the parsed value, ``None`` where there is none. ``broker_key`` names the broker's key
-    whose value is a topic key's default (``retention.ms`` → ``log.retention.ms``).
+    whose value is a topic key's default (``retention.ms`` → ``log.retention.ms``). ``is_dynamic_only``: the key has no
+    default and no place in server.properties for Kafka's tools, which see it only where ``/config/brokers`` sets it.
     """
 
     name: str
@@ -66,6 +70,7 @@ class ConfigKey:
     update: Update = Update.READ_ONLY
     broker_key: str = ""
     check: Callable[[Any], str | None] | None = None
+    is_dynamic_only: bool = False
 
     def parse(self, text: str) -> Any:
         """``text`` as a value of this key. Raises :class:`ConfigError` naming key, value and what is allowed."""
@@ -121,7 +126,15 @@ class ConfigKey:
             return "true" if value else "false"
         if isinstance(value, (tuple, list)):
             return ",".join(value)
+        return _java_double(value) if isinstance(value, float) else str(value)
+
+
+def _java_double(value: float) -> str:
+    """``value`` as Java's ``Double.toString`` writes it: below 0.001 and from 10,000,000 on with an exponent."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7 or value - value != 0:
         return str(value)
+    digits, _, exponent = f"{Decimal(repr(value)).normalize():e}".partition("e")
+    return f"{digits if '.' in digits else digits + '.0'}E{int(exponent)}"
 
 
 class ConfigDef:

@@ -95,6 +95,8 @@ TOPIC_CONFIGS = ConfigDef(
         _key("min.insync.replicas", _I, 1, "min.insync.replicas",
              "Replicas that must be in sync for acks=all.", minimum=1),
         _key("preallocate", _B, False, "log.preallocate", "Whether new segments take their disk space at once."),
+        _key("remote.log.copy.disable", _B, False, "", "Whether tiered data is only read any more."),
+        _key("remote.log.delete.on.disable", _B, False, "", "Whether tiered data goes with tiered storage."),
         _key("remote.storage.enable", _B, False, "", "Tiered storage."),
         _key("retention.bytes", _L, -1, "log.retention.bytes", "Size that a partition may have; -1: any.", minimum=-1),
         _key("retention.ms", _L, 604_800_000, "log.retention.ms", "How long data is kept; -1: for ever.", minimum=-1),
@@ -147,6 +149,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_log_copy_disable: bool = False
+    remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
     retention_bytes: int = -1
     retention_ms: int = 604_800_000

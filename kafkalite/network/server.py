@@ -13,11 +13,12 @@ import logging
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
+from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Executor, Future, deferred
 from kafkalite.common.types import FileRegion
 from kafkalite.network.complaints import Complaints
@@ -113,6 +114,20 @@ class KafkaServer:
         bound: int = sock.getsockname()[1]
         return bound
 
+    def bind_all(self, addresses: Sequence[tuple[str, int, str]]) -> dict[str, int]:
+        """:meth:`bind` for several (host, port, listener), or for none where one port cannot be had; ports by listener.
+
+        Raises :class:`StartupError`.
+        """
+        before = len(self._bound)
+        try:
+            return {listener: self.bind(host, port, listener) for host, port, listener in addresses}
+        except StartupError:
+            for sock, _ in self._bound[before:]:
+                sock.close()
+            del self._bound[before:]
+            raise
+
     def open(self) -> None:
         """Accept connections on all that :meth:`bind` took. Raises :class:`StartupError`."""
         bound, self._bound = self._bound, []
@@ -127,6 +142,14 @@ class KafkaServer:
         bound = self.bind(host, port, listener)
         self.open()
         return bound
+
+    def close_listener(self, name: str) -> None:
+        """Accept no more on a listener, and close the connections that came by it."""
+        for listener in [each for each in self._listeners if each.name == name]:
+            listener.close()
+            self._listeners.remove(listener)
+        for connection in [each for each in self._connections if each.info.listener == name]:
+            connection.close(f"listener {name} is removed")
 
     @property
     def connections(self) -> int:

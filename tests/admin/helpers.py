@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from kafkalite.admin.configs import ConfigAdmin
 from kafkalite.admin.dynamic import DynamicConfig
 from kafkalite.admin.topics import TopicAdmin
-from kafkalite.broker.config_keys import BROKER_CONFIGS
+from kafkalite.broker.config_keys import KNOWN_CONFIGS
+from kafkalite.broker.thread_counts import check_thread_counts
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
 from kafkalite.common.tasks import deferred
@@ -58,7 +59,9 @@ class AdminCluster:
                 for number in range(1, brokers + 1)
             }
         )
-        self.config = DynamicConfig(BROKER_CONFIGS, {"zookeeper.connect": "zk", **(static or {})})
+        self.config = DynamicConfig(
+            KNOWN_CONFIGS, {"zookeeper.connect": "zk", **(static or {})}, (check_thread_counts,)
+        )
         self.topic_store = TopicStore(client)
         self.config_store = ConfigStore(client, self.clock.time_ms)
         self.wishes = AdminStore(client)

@@ -28,11 +28,8 @@ def entry(cluster: AdminCluster, kind: int, name: str, key: str) -> ConfigEntry:
 def test_a_topics_value_comes_from_its_override_the_broker_or_the_default() -> None:
     cluster = cluster_with_topic({"log.retention.hours": "2"})
     found = entry(cluster, TOPIC, "t", "retention.ms")
-    assert (found.value, found.source) == ("7200000", ConfigSource.STATIC_BROKER_CONFIG)
-    assert [(s.name, s.value, s.source) for s in found.synonyms] == [
-        ("log.retention.hours", "2", ConfigSource.STATIC_BROKER_CONFIG),
-        ("log.retention.hours", "168", ConfigSource.DEFAULT_CONFIG),
-    ]
+    # Kafka names no source in another unit.
+    assert (found.value, found.source, found.synonyms) == ("7200000", ConfigSource.DEFAULT_CONFIG, [])
     result(cluster.configs.replace(TOPIC, "t", {"retention.ms": "5"}))
     found = entry(cluster, TOPIC, "t", "retention.ms")
     assert (found.value, found.source) == ("5", ConfigSource.DYNAMIC_TOPIC_CONFIG)
@@ -51,7 +48,96 @@ def test_a_broker_shows_everything_and_hides_secrets() -> None:
     assert not entries["message.max.bytes"].read_only
     assert entries["zookeeper.auth.digest"].sensitive
     assert "secret" not in repr(entries["zookeeper.auth.digest"])
-    assert len(entries) == len(cluster.config.definition.keys)
+    assert len(entries) == len([key for key in cluster.config.definition.keys.values() if not key.is_dynamic_only])
+
+
+STATIC, DEFAULT = ConfigSource.STATIC_BROKER_CONFIG, ConfigSource.DEFAULT_CONFIG
+
+
+@pytest.mark.parametrize(
+    ("static", "dynamic", "key", "expected"),
+    [
+        (
+            {"log.retention.hours": "2"},
+            {},
+            "log.retention.hours",
+            [("log.retention.hours", "2", STATIC), ("log.retention.hours", "168", DEFAULT)],
+        ),
+        ({"log.retention.hours": "2"}, {}, "log.retention.ms", []),
+        (
+            {"log.retention.hours": "2", "log.retention.minutes": "7"},
+            {"log.retention.ms": "9"},
+            "log.retention.minutes",
+            [
+                ("log.retention.minutes", "7", STATIC),
+                ("log.retention.hours", "2", STATIC),
+                ("log.retention.hours", "168", DEFAULT),
+            ],
+        ),
+        ({"log.flush.scheduler.interval.ms": "5"}, {}, "log.flush.interval.ms", []),
+        ({}, {}, "sasl.enabled.mechanisms", [("sasl.enabled.mechanisms", "GSSAPI", DEFAULT)]),
+        (
+            {},
+            {"listener.name.l.ssl.keystore.type": "PEM"},
+            "listener.name.l.ssl.keystore.type",
+            [
+                ("listener.name.l.ssl.keystore.type", "PEM", ConfigSource.DYNAMIC_BROKER_CONFIG),
+                ("ssl.keystore.type", "JKS", DEFAULT),
+            ],
+        ),
+    ],
+)
+def test_synonyms_are_those_that_kafka_names(
+    static: dict[str, str], dynamic: dict[str, str], key: str, expected: list[tuple[str, str, ConfigSource]]
+) -> None:
+    cluster = AdminCluster(static)
+    cluster.config.update_broker(dynamic)
+    found = entry(cluster, BROKER, "1", key)
+    assert [tuple(synonym) for synonym in found.synonyms] == expected
+    assert not found.sensitive
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "key", "expected"),
+    [
+        ({}, "log.cleaner.io.max.bytes.per.second", ("1.7976931348623157E308", False, False, 6)),
+        ({"log.cleaner.io.max.bytes.per.second": "20000000"}, "log.cleaner.io.max.bytes.per.second",
+         ("2.0E7", False, False, 6)),
+        ({"log.cleanup.policy": "compact, delete"}, "log.cleanup.policy", ("compact,delete", False, False, 7)),
+        ({"leader.replication.throttled.rate": "5"}, "leader.replication.throttled.rate", ("5", True, False, 5)),
+        ({"plugin.key": "x"}, "plugin.key", (None, True, True, 0)),
+        ({}, "ssl.key.password", (None, False, True, 9)),
+        ({}, "remote.log.reader.threads", ("10", True, False, 3)),
+    ],
+)  # fmt: skip
+def test_values_are_shown_as_kafka_shows_them(
+    dynamic: dict[str, str], key: str, expected: tuple[str | None, bool, bool, int]
+) -> None:
+    cluster = AdminCluster()
+    cluster.config.update_broker(dynamic)
+    found = entry(cluster, BROKER, "1", key)
+    assert (found.value, found.read_only, found.sensitive, found.type) == expected
+
+
+def test_thread_counts_change_by_a_factor_of_two_at_most() -> None:
+    cluster = AdminCluster({"num.io.threads": "5"})
+    for wanted, refusal in (
+        ("1", "be at least half the current value 5"),
+        ("11", "not be greater than double the current value 5"),
+    ):
+        text = f"Dynamic thread count update validation failed for num.io.threads={wanted}, value should {refusal}"
+        for change in (
+            cluster.configs.alter(BROKER, "1", [AlterOp("num.io.threads", 0, wanted)], validate_only=True),
+            cluster.configs.replace(BROKER, "", {"num.io.threads": wanted}),
+        ):
+            with pytest.raises(ApiError, match=text) as refused:
+                result(change)
+            assert refused.value.code is ErrorCode.INVALID_REQUEST
+    for wanted in ("2", "5", "10"):
+        result(cluster.configs.alter(BROKER, "1", [AlterOp("num.io.threads", 0, wanted)]))
+    cluster.config.update_broker({"num.io.threads": "20"})
+    with pytest.raises(ApiError, match=r"num\.io\.threads=5, value should be at least half the current value 20"):
+        result(cluster.configs.alter(BROKER, "1", [AlterOp("num.io.threads", 1, None)]))
 
 
 def test_the_default_of_all_brokers_shows_only_what_was_set() -> None:

@@ -16,6 +16,10 @@ KEYS = ConfigDef(
         ConfigKey("own", ConfigType.INT, 1, "Per broker.", update=Update.PER_BROKER),
         ConfigKey("fixed", ConfigType.STRING, "a", "Fixed."),
         ConfigKey("secret", ConfigType.PASSWORD, None, "Secret."),
+        ConfigKey("ssl.key.password", ConfigType.PASSWORD, None, "Secret.", update=Update.PER_LISTENER),
+        ConfigKey("ssl.keystore.type", ConfigType.STRING, "JKS", "Stores.", update=Update.PER_LISTENER),
+        ConfigKey("max.connections", ConfigType.INT, 9, "Many.", update=Update.CLUSTER_WIDE),
+        ConfigKey("rate", ConfigType.LONG, 9, "Rate.", update=Update.CLUSTER_WIDE, is_dynamic_only=True),
     ]
 )
 
@@ -52,8 +56,12 @@ def test_listeners_hear_what_changed_after_it_has() -> None:
     ("texts", "per_broker", "message"),
     [
         ({"fixed": "b"}, True, "read-only"),
-        ({"own": "2"}, False, "one broker"),
+        ({"own": "2"}, False, "broker id must be specified"),
         ({"live": "-1"}, True, "at least 0"),
+        ({"ssl.keystore.type": "PEM"}, True, "only per-listener"),
+        ({"listener.name.l.ssl.keystore.type": "PEM"}, False, "broker id must be specified"),
+        ({"listener.name.l.max.connections": "x"}, False, "whole number"),
+        ({"listener.name.l.ssl.key.password": "x"}, True, "password"),
     ],
 )
 def test_what_may_not_be_set_is_refused_and_where_it_stands_it_is_ignored(
@@ -81,3 +89,37 @@ def test_unknown_names_are_kept_but_mean_nothing() -> None:
 def test_secrets_are_not_shown() -> None:
     config = DynamicConfig(KEYS, {"secret": "hush"})
     assert [synonym.value for synonym in config.synonyms("secret")] == [None]
+
+
+def test_settings_of_one_listener_are_typed_as_the_key_that_they_override() -> None:
+    config = DynamicConfig(KEYS, {})
+    config.update_default({"listener.name.l.max.connections": "5"})
+    config.update_broker({"listener.name.l.ssl.keystore.type": "PEM", "listener.name.l.plain.max.connections": "6"})
+    assert config.names()[-3:] == [
+        "listener.name.l.max.connections",
+        "listener.name.l.ssl.keystore.type",
+        "listener.name.l.plain.max.connections",
+    ]
+    keys = [config.key(name) for name in config.names()[-3:]]
+    assert [key.name for key in keys if key is not None] == ["max.connections", "ssl.keystore.type", "max.connections"]
+    assert config["max.connections"] == 9
+
+
+def test_what_exists_only_where_it_is_set_has_no_default_to_show() -> None:
+    config = DynamicConfig(KEYS, {})
+    assert "rate" not in config.names()
+    assert config.synonyms("rate") == []
+    config.update_broker({"rate": "5"})
+    assert "rate" in config.names()
+    assert [synonym.value for synonym in config.synonyms("rate")] == ["5"]
+
+
+def test_validators_compare_what_is_with_what_would_be() -> None:
+    seen: list[tuple[int, int]] = []
+    config = DynamicConfig(KEYS, {"live": "2"}, (lambda now, then: seen.append((now["live"], then["live"])),))
+    config.update_default({"live": "3"})
+    config.update_broker({"live": "4"})
+    config.check_change({"live": "5"}, per_broker=True)
+    config.check_change({}, per_broker=True)
+    config.check_change({"live": "6"}, per_broker=False)
+    assert seen == [(4, 5), (4, 3), (4, 4)]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.broker.config import BROKER_CONFIGS, BrokerConfig
-from kafkalite.broker.config_keys import is_known_elsewhere
+from kafkalite.broker.config_keys import KNOWN_CONFIGS, is_known_elsewhere
 from kafkalite.broker.properties import parse_properties
 from kafkalite.cluster.model import CONTROL_PLANE_LISTENER
 from kafkalite.common.errors import ConfigError
@@ -79,16 +79,16 @@ def test_both_encodings_are_read(tmp_path: Path, encoding: str) -> None:
 
 def test_a_control_plane_listener_is_added_beside_the_first() -> None:
     config = parse(listeners="PLAINTEXT://127.0.0.1:9092", advertised_listeners="PLAINTEXT://broker.example:19092")
-    assert [(e.listener, e.host, e.port) for e in config.listeners] == [
+    assert [(e.listener, e.host, e.port) for e in config.listening.bound] == [
         ("PLAINTEXT", "127.0.0.1", 9092),
         (CONTROL_PLANE_LISTENER, "127.0.0.1", 0),
     ]
-    endpoints = config.advertised_endpoints({"PLAINTEXT": 9092, CONTROL_PLANE_LISTENER: 40000})
+    endpoints = config.listening.reachable({"PLAINTEXT": 9092, CONTROL_PLANE_LISTENER: 40000})
     assert [(e.listener, e.security_protocol, e.host, e.port) for e in endpoints] == [
         ("PLAINTEXT", "PLAINTEXT", "broker.example", 19092),
         (CONTROL_PLANE_LISTENER, "PLAINTEXT", "127.0.0.1", 40000),
     ]
-    assert config.inter_broker_listener == "PLAINTEXT"
+    assert config.listening.inter_broker == "PLAINTEXT"
 
 
 def test_a_control_plane_listener_may_be_configured() -> None:
@@ -98,10 +98,10 @@ def test_a_control_plane_listener_may_be_configured() -> None:
         control_plane_listener_name="CONTROLPLANE",
         inter_broker_listener_name="INTERNAL",
     )
-    assert config.control_plane_endpoint.port == 9090
-    assert config.inter_broker_listener == "INTERNAL"
+    assert [e.port for e in config.listening.bound if e.listener == CONTROL_PLANE_LISTENER] == [9090]
+    assert config.listening.inter_broker == "INTERNAL"
     ports = {"INTERNAL": 1, "EXTERNAL": 2, CONTROL_PLANE_LISTENER: 9090}
-    assert [e.port for e in config.advertised_endpoints(ports)] == [1, 2, 9090]
+    assert [e.port for e in config.listening.reachable(ports)] == [1, 2, 9090]
 
 
 @pytest.mark.parametrize(
@@ -148,14 +148,30 @@ def test_unknown_names_are_warned_of_and_kafkas_others_are_not(caplog: pytest.Lo
 
 @pytest.mark.parametrize(
     "name",
-    ["group.initial.rebalance.delay.ms", "transaction.state.log.min.isr", "sasl.enabled.mechanisms", "super.users"],
+    ["group.consumer.max.size", "transaction.state.log.min.isr", "sasl.enabled.mechanisms", "super.users"],
 )
 def test_kafkas_other_keys_are_known(name: str) -> None:
     assert is_known_elsewhere(name)
 
 
+def test_a_wrong_value_of_a_key_that_only_kafka_uses_is_refused_too() -> None:
+    with pytest.raises(ConfigError, match=r"log\.local\.retention\.ms: allowed is at least -2"):
+        parse(log_local_retention_ms="-7")
+
+
+@pytest.mark.parametrize("name", ["broker.id", "node.id"])
+def test_a_brokers_id_and_its_nodes_id_are_one(name: str) -> None:
+    config = parse(**{name.replace(".", "_"): "7"})
+    assert (config.broker_id, config.dynamic["broker.id"], config.dynamic["node.id"]) == (7, 7, 7)
+
+
+def test_two_ids_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"node\.id: allowed is the value of broker\.id"):
+        parse(broker_id="7", node_id="8")
+
+
 def test_every_key_has_a_meaning_and_a_default_that_it_allows() -> None:
-    for key in BROKER_CONFIGS.keys.values():
+    for key in KNOWN_CONFIGS.keys.values():
         assert key.doc.endswith("."), key.name
         rendered = key.render(key.default)
         if rendered is not None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 from twisted.python.failure import Failure
 
@@ -150,3 +153,42 @@ def test_a_registration_that_failed_is_tried_again(error: Exception) -> None:
     assert len(world.registered) == 1
     world.clock.advance(2.0)
     assert [session for _, session in world.registered[1:]] == [world.owner()] == [world.client.session]
+
+
+MOVED = (Endpoint("PLAINTEXT", "PLAINTEXT", "elsewhere", 9093),)
+
+
+def announced(world: World) -> str:
+    """The host in the znode."""
+    return str(json.loads(world.zookeeper.tree.node("/brokers/ids/1").data)["endpoints"][0])
+
+
+def test_what_others_are_to_know_may_change_within_a_session() -> None:
+    world = World()
+    deferred(world.registration.start())
+    before = world.live()
+    world.registration.update(MOVED)
+    assert announced(world) == "PLAINTEXT://elsewhere:9093"
+    assert world.live() == replace(before, endpoints=MOVED), "the epochs stay"
+    assert len(world.registered) == 1
+
+
+def test_a_change_while_zookeeper_is_away_is_written_once_it_is_back() -> None:
+    world = World()
+    deferred(world.registration.start())
+    world.client.lose_connection()
+    world.registration.update(MOVED)
+    assert announced(world) == "PLAINTEXT://localhost:9092"
+    world.client.reconnect()
+    assert announced(world) == "PLAINTEXT://elsewhere:9093"
+    assert len(world.registered) == 1
+
+
+def test_a_change_is_kept_over_a_new_session() -> None:
+    world = World()
+    deferred(world.registration.start())
+    world.client.expire_session()
+    world.registration.update(MOVED)
+    world.client.reconnect()
+    assert announced(world) == "PLAINTEXT://elsewhere:9093"
+    assert len(world.registered) == 2

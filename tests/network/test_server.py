@@ -7,16 +7,18 @@ import random
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
+from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import FileRegion
 from kafkalite.network import output
 from kafkalite.network.request import Request
 from kafkalite.network.server import NetworkLimits
-from tests.network.fakes import Harness, ManualExecutor, answers, echo, frame, memory_files
+from kafkalite.network.sockets import OsSockets
+from tests.network.fakes import FakeSocket, Harness, ManualExecutor, answers, echo, frame, memory_files
 
 
 @pytest.fixture(autouse=True)
@@ -457,3 +459,36 @@ def test_memory_goes_back_to_the_system_once_the_load_is_over(monkeypatch: pytes
     harness.reactor.advance(5.1)
     harness.reactor.advance(5.1)
     assert (calls, harness.server.pool.held) == ([1], 0)
+
+
+def test_a_listener_that_is_closed_takes_its_connections_with_it() -> None:
+    harness = Harness()
+    stays, _ = harness.client()
+    goes = FakeSocket(77)
+    harness.server.accepted(goes, ("10.0.0.2", 77), "EXTRA")
+    harness.server.close_listener("EXTRA")
+    assert (goes.closed, stays.closed) == (True, False)
+    assert harness.server.connections == 1
+
+
+def test_several_ports_are_taken_or_none() -> None:
+    class BoundSocket(FakeSocket):
+        def getsockname(self) -> tuple[str, int]:
+            return "h", self.fileno()
+
+    class Ports(OsSockets):
+        taken: ClassVar[list[FakeSocket]] = []
+
+        def bind(self, host: str, port: int) -> Any:
+            if port == 9:
+                raise StartupError(f"cannot listen on {host}:{port}")
+            self.taken.append(BoundSocket(port))
+            return self.taken[-1]
+
+    harness = Harness()
+    harness.server._sockets = Ports(harness.reactor)
+    assert harness.server.bind_all([("h", 1, "A"), ("h", 2, "B")]) == {"A": 1, "B": 2}
+    with pytest.raises(StartupError, match="h:9"):
+        harness.server.bind_all([("h", 3, "C"), ("h", 9, "D")])
+    assert [listener for _, listener in harness.server._bound] == ["A", "B"]
+    assert [sock.closed for sock in Ports.taken] == [False, False, True]

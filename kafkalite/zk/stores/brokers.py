@@ -101,6 +101,14 @@ class BrokerStore:
             self._registered = (broker.id, session)
             return stat.czxid, session
 
+    async def update(self, broker: Broker, jmx_port: int = -1) -> None:
+        """Write the znode of ``broker``, registered in the current session, anew; its epoch stays.
+
+        Raises ``ZkError``.
+        """
+        data = brokers.encode_broker(broker, self._clock.time_ms(), jmx_port)
+        await self._client.set(brokers.broker_path(broker.id), data, session=self._client.session)
+
     async def live(self, watch: Watch | None = None) -> dict[int, Broker]:
         """The live brokers by id, each with its epoch; ``watch`` sees the next arrival, departure or change of one."""
         try:

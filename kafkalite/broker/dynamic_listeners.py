@@ -1,0 +1,96 @@
+"""The listeners of a running broker: bound at its start, opened and closed as ``/config/brokers`` says.
+
+Answers to: ``kafka.server.DynamicListenerConfig`` and ``SocketServer.{addListeners,removeListeners}``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.broker.listeners import LISTENER_KEYS, Listening
+from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Endpoint
+from kafkalite.common.errors import ConfigError, StartupError
+from kafkalite.network.control import ControlServer
+from kafkalite.network.server import KafkaServer
+
+log = logging.getLogger(__name__)
+
+
+class DynamicListeners:
+    """Keeps the ports of ``server`` at what the configuration in force says; the control plane stays where it is.
+
+    ``static`` are the listeners of server.properties, which are taken where those in ZooKeeper cannot be. A listener
+    whose address changes is closed and opened again. ``on_change`` is called after :attr:`advertised` changed.
+    """
+
+    def __init__(
+        self,
+        static: Listening,
+        dynamic: DynamicConfig,
+        server: KafkaServer,
+        control: ControlServer,
+        on_change: Callable[[], object],
+    ) -> None:
+        self._listening = static
+        self._dynamic = dynamic
+        self._server = server
+        self._control = control
+        self._on_change = on_change
+        self._ports: dict[str, int] = {}
+        self._plane: Endpoint | None = None
+
+    @property
+    def advertised(self) -> tuple[Endpoint, ...]:
+        """Where others reach this broker, once :meth:`bind` was called."""
+        endpoints = self._listening.reachable(self._ports)
+        # Where none is configured, its host is the first listener's: that may have changed, the socket did not.
+        return tuple(self._plane or each if each.listener == CONTROL_PLANE_LISTENER else each for each in endpoints)
+
+    def bind(self) -> None:
+        """Take every port without serving yet. Raises :class:`StartupError`."""
+        self._listening = self._configured() or self._listening
+        for endpoint in self._listening.bound:
+            if endpoint.listener == CONTROL_PLANE_LISTENER:
+                self._ports[endpoint.listener] = self._control.listen(endpoint.host, endpoint.port)
+            else:
+                self._ports[endpoint.listener] = self._server.bind(endpoint.host, endpoint.port, endpoint.listener)
+        self._plane = next(each for each in self.advertised if each.listener == CONTROL_PLANE_LISTENER)
+
+    def open(self) -> None:
+        """Serve, and follow changes. Raises :class:`StartupError`."""
+        self._server.open()
+        self._dynamic.on_change(self._follow)
+        self._apply()
+
+    def _configured(self) -> Listening | None:
+        try:
+            return Listening.parse(self._dynamic.values)
+        except ConfigError as error:
+            log.error("Ignored the dynamic configuration of listeners: %s", error)
+            return None
+
+    def _follow(self, names: frozenset[str]) -> None:
+        if not names.isdisjoint(LISTENER_KEYS):
+            self._apply()
+
+    def _apply(self) -> None:
+        wanted = self._configured()
+        if wanted is None or wanted == self._listening:
+            return
+        old, new = self._listening.of_clients, wanted.of_clients
+        try:
+            opened = self._server.bind_all(
+                [(each.host, each.port, name) for name, each in new.items() if old.get(name) != each]
+            )
+        except StartupError as error:
+            log.error("Listeners stay as they are: %s", error)
+            return
+        for name in sorted(name for name, each in old.items() if new.get(name) != each):
+            self._server.close_listener(name)
+            del self._ports[name]
+        self._server.open()
+        self._ports.update(opened)
+        self._listening = wanted
+        self._on_change()

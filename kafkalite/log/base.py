@@ -117,6 +117,11 @@ class LogBase:
         return self.segments.size
 
     @property
+    def cuts(self) -> int:
+        """How often the log was truncated: what was read before a truncation may be in it no more."""
+        return self._cuts
+
+    @property
     def latest_epoch(self) -> int | None:
         """The last leader epoch in the log; ``None`` before the first."""
         return self.epochs.latest_epoch

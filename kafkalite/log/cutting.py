@@ -13,12 +13,29 @@ from kafkalite.log.cleaner.swap import swap_in
 from kafkalite.log.recovery import rebuild_producers
 from kafkalite.log.retention import deletable_segments
 from kafkalite.log.segment import Segment
+from kafkalite.log.values import AppendInfo, UnexpectedAppendOffsetError
 
 
 class CuttingLog(AppendingLog):
     """The part of a log that takes away."""
 
     __slots__ = ()
+
+    # -- at the beginning
+
+    def append_replicated(self, records: memoryview) -> AppendInfo:
+        """:meth:`append_as_follower`, also where an empty log is to begin in the middle of the first batch.
+
+        A leader whose records were deleted up to there still sends the whole batch. Raises as that does.
+        """
+        try:
+            return self.append_as_follower(records)
+        except UnexpectedAppendOffsetError as error:
+            end = self.log_end_offset
+            if self.log_start_offset != end or not error.first_offset < end <= error.last_offset:
+                raise
+            self.truncate_fully_and_start_at(error.first_offset)
+            return self.append_as_follower(records)
 
     # -- from the beginning
 

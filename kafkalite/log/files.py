@@ -28,9 +28,12 @@ INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
+MOVED_FROM = "moved-from"
+"""In the folder of a replica that has just taken another's place: the log directory of that other one."""
 
 _OFFSET_FILE = re.compile(r"^(\d+)(\.[a-z]+)$")
-_MAX_NAME = 255
+MAX_NAME = 255
+"""Longest name of a file or folder."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -60,7 +63,20 @@ def parse_dir_name(name: str) -> TopicPartition | None:
 def deleted_dir_name(topic_partition: TopicPartition, unique: uuid.UUID) -> str:
     """What the folder of a deleted partition is renamed to: ``topic-partition.<32 hex>-delete``, at most 255 long."""
     tail = f"-{topic_partition.partition}.{unique.hex}{DELETE_DIR_SUFFIX}"
-    return topic_partition.topic[: _MAX_NAME - len(tail)] + tail
+    return topic_partition.topic[: MAX_NAME - len(tail)] + tail
+
+
+def future_dir_name(topic_partition: TopicPartition, unique: uuid.UUID) -> str:
+    """The folder of a replica that is being copied to this directory: ``topic-partition.<32 hex>-future``."""
+    return f"{dir_name(topic_partition)}.{unique.hex}{FUTURE_DIR_SUFFIX}"
+
+
+def parse_future_dir_name(name: str) -> TopicPartition | None:
+    """The partition of a folder named by :func:`future_dir_name`; ``None`` for other names."""
+    head, dot, unique = name.removesuffix(FUTURE_DIR_SUFFIX).rpartition(".")
+    if not name.endswith(FUTURE_DIR_SUFFIX) or not dot or not unique:
+        return None
+    return parse_dir_name(head)
 
 
 class Folder:

@@ -215,3 +215,4 @@ class Log(CuttingLog):
     def renamed(self, path: str) -> None:
         """The folder is now at ``path``."""
         self._folder.path = path
+        self._folder_synced = False

@@ -25,7 +25,13 @@ from kafkalite.log.checkpoints import (
     encode_offsets,
 )
 from kafkalite.log.config import LogConfig
-from kafkalite.log.files import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX, parse_dir_name
+from kafkalite.log.files import (
+    DELETE_DIR_SUFFIX,
+    MOVED_FROM,
+    STRAY_DIR_SUFFIX,
+    parse_dir_name,
+    parse_future_dir_name,
+)
 from kafkalite.log.fs import FileSystem
 from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
@@ -92,6 +98,10 @@ class LogDir:
         self._lock: int | None = None
         self.cleaner_offsets: dict[TopicPartition, int] = {}
         """How far each log was compacted, as :meth:`load` found it."""
+        self.futures: list[Log] = []
+        """The logs that were being copied to this directory, as :meth:`load` found them."""
+        self.moved_from: dict[TopicPartition, str] = {}
+        """The log directories from which logs had come shortly before the last end, as :meth:`load` found them."""
         self.clean_shutdown: CleanShutdown | None = None
         """What the last shutdown left, as :meth:`load` found it; ``None`` where it was not a clean one."""
 
@@ -161,10 +171,10 @@ class LogDir:
             path = f"{self.path}/{name}"
             if not self._fs.is_dir(path):
                 continue
-            if name.endswith((DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX)):
+            if name.endswith(DELETE_DIR_SUFFIX):
                 log.info("removing %s", path)
                 self._fs.remove_tree(path)
-            elif name.endswith(STRAY_DIR_SUFFIX) or parse_dir_name(name) is None:
+            elif name.endswith(STRAY_DIR_SUFFIX) or (parse_future_dir_name(name) or parse_dir_name(name)) is None:
                 log.warning("%s is not the folder of a partition and is left alone", path)
             else:
                 names.append(name)
@@ -179,20 +189,26 @@ class LogDir:
         clock: Clock = services.clock
         told = clock.monotonic()
         for number, name in enumerate(names, 1):
-            tp = parse_dir_name(name)
+            future = parse_future_dir_name(name)
+            tp = future or parse_dir_name(name)
             assert tp is not None
             loader = LogLoader(tp, f"{self.path}/{name}", self.path, config_of(tp.topic), services)
             loaded = loader.load(clean, recovery_points.get(tp, 0), starts.get(tp, 0), self.cleaner_offsets.get(tp, 0))
             loaded.update_high_watermark(high_watermarks.get(tp, 0))
-            logs.append(loaded)
+            if future is not None:
+                self.futures.append(loaded)
+            else:
+                self._note_move(loaded)
+                logs.append(loaded)
             if clock.monotonic() - told >= _PROGRESS_EVERY:
                 told = clock.monotonic()
                 log.info("loaded %d of %d logs from %s", number, len(names), self.path)
         # A later offset than a log has would count for batches that are appended from now on: recovery may have cut
         # below the recovery point, and a partition that is gone may be made anew.
-        self._keep_at_most(RECOVERY_POINT, recovery_points, {one.topic_partition: one.recovery_point for one in logs})
-        self._keep_at_most(LOG_START_OFFSET, starts, {one.topic_partition: one.log_start_offset for one in logs})
-        self._keep_at_most(HIGH_WATERMARK, high_watermarks, {one.topic_partition: one.high_watermark for one in logs})
+        kept = [*logs, *self.futures]
+        self._keep_at_most(RECOVERY_POINT, recovery_points, {one.topic_partition: one.recovery_point for one in kept})
+        self._keep_at_most(LOG_START_OFFSET, starts, {one.topic_partition: one.log_start_offset for one in kept})
+        self._keep_at_most(HIGH_WATERMARK, high_watermarks, {one.topic_partition: one.high_watermark for one in kept})
         return logs
 
     def _keep_at_most(
@@ -201,3 +217,14 @@ class LogDir:
         kept = {tp: min(offset, bounds[tp]) for tp, offset in written.items() if tp in bounds}
         if kept != written:
             self._fs.write_file(f"{self.path}/{name}", encode_offsets(kept))
+
+    def _note_move(self, loaded: Log) -> None:
+        try:
+            self.moved_from[loaded.topic_partition] = self._fs.read_file(f"{loaded.dir}/{MOVED_FROM}").decode()
+        except FileNotFoundError:
+            pass
+
+    def forget_move(self, loaded: Log) -> None:
+        """The place that ``loaded`` came from is known to be empty."""
+        self.moved_from.pop(loaded.topic_partition, None)
+        self._fs.remove(f"{loaded.dir}/{MOVED_FROM}")

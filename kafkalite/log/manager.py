@@ -16,16 +16,17 @@ from typing import Any
 from kafkalite.cluster.topic_names import check_topic
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode, StartupError
-from kafkalite.common.tasks import Executor, gather
+from kafkalite.common.tasks import Executor, gather, spawn
 from kafkalite.common.types import TopicPartition, random_uuid
 from kafkalite.log.background import CheckpointWriter, Deleter, Flusher, FolderSyncer
 from kafkalite.log.base import LogBase
 from kafkalite.log.cleaner.log_cleaner import LogCleaner
 from kafkalite.log.cleaner.port import CleanerPool
 from kafkalite.log.config import LogConfig, log_config
-from kafkalite.log.files import deleted_dir_name, dir_name
+from kafkalite.log.files import MOVED_FROM, deleted_dir_name, dir_name
 from kafkalite.log.flushing import FlushWork
 from kafkalite.log.fs import NOT_THE_DISK, PASSING, FilePool, FileSystem, default_pool_limit
+from kafkalite.log.future_logs import FutureLogs
 from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import CleanShutdown, LogDir
@@ -77,12 +78,19 @@ class LogManager:
         self._deleter = Deleter(fs, clock, executor)
         self._services.delete_later = self._deleter.put
         self._dirs: dict[str, LogDir] = {}
-        self._deleted: dict[TopicPartition, None] = {}
+        self._deleted: dict[tuple[str, TopicPartition], None] = {}
+        self._left: list[Log] = []
         self._writers: dict[str, CheckpointWriter] = {}
         syncer = FolderSyncer(fs, executor, self._failed)
-        self._cleaner = LogCleaner(self.logs, self._services, cleaner_pool, self._writers, syncer, broker_values)
+        futures: dict[TopicPartition, Log] = {}
+        self._cleaner = LogCleaner(
+            self.logs, self._services, cleaner_pool, self._writers, syncer, broker_values, futures.keys()
+        )
         self._upkeep = Upkeep(
-            self.logs, self._writers, self._services, self._flusher, broker_values, self._cleaner.deletes
+            self.logs, self._writers, self._services, self._flusher, broker_values, self._cleaner.deletes, futures
+        )
+        self.future_logs = FutureLogs(
+            self.logs, futures, self._services, executor, self._make, self._replaced, self._take_away
         )
 
     # -- start
@@ -111,6 +119,7 @@ class LogManager:
         if not self._dirs:
             raise StartupError(f"None of the log directories can be used: {', '.join(self.log_dirs)}; correct log.dirs")
         self._services.cutting = self._cutting
+        self._settle_moves()
         self.unclean_start_epoch = self._closed_with()
         self._upkeep.start()
         self._cleaner.start()
@@ -132,12 +141,41 @@ class LogManager:
         for loaded in found:
             other = self.logs.get(loaded.topic_partition)
             if other is not None:
-                self._release_dirs()
-                raise StartupError(
-                    f"{loaded.topic_partition} is in {other.dir} and in {loaded.dir}: remove one of them"
-                )
+                left_behind = self._left_behind(loaded, other)
+                if left_behind is None:
+                    self._release_dirs()
+                    raise StartupError(
+                        f"{loaded.topic_partition} is in {other.dir} and in {loaded.dir}: remove one of them"
+                    )
+                self._left.append(left_behind)
+                if left_behind is loaded:
+                    continue
             self.logs[loaded.topic_partition] = loaded
         self._cleaner.checkpoints.load(directory.cleaner_offsets, [loaded.topic_partition for loaded in found])
+        for future in directory.futures:
+            if future.topic_partition in self.future_logs.logs:
+                self._left.append(future)
+            else:
+                self.future_logs.logs[future.topic_partition] = future
+
+    def _left_behind(self, one: Log, other: Log) -> Log | None:
+        """Which of two logs of a partition the other has replaced, where the broker ended in the middle of that."""
+        for stays, goes in ((one, other), (other, one)):
+            if self._dirs[stays.log_dir].moved_from.get(stays.topic_partition) == goes.log_dir:
+                return goes
+        return None
+
+    def _settle_moves(self) -> None:
+        left, self._left = self._left, []
+        for left_behind in left:
+            log.info("%s has been replaced and is removed", left_behind.dir)
+            self._take_away(left_behind)
+        for directory in self._dirs.values():
+            for topic_partition, origin in list(directory.moved_from.items()):
+                moved = self.logs.get(topic_partition)
+                # A directory that is offline may still have the log that was replaced.
+                if moved is not None and moved.log_dir == directory.path and origin in self._dirs:
+                    directory.forget_move(moved)
 
     # -- logs
 
@@ -181,16 +219,26 @@ class LogManager:
         check_topic(topic_partition.topic)
         if not self._dirs:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "every log directory is offline")
-        log_dir = next(iter(self._dirs))
-        if len(self._dirs) > 1:
-            counts = Counter(existing.log_dir for existing in self.logs.values())
-            log_dir = min(self._dirs, key=lambda path: counts[path])
-        path = f"{log_dir}/{dir_name(topic_partition)}"
+        # A copy whose original is gone says nothing of the replica that begins now.
+        self.future_logs.drop(topic_partition)
+        log_dir = self.future_logs.preferred.pop(topic_partition, "")
+        if log_dir not in self._dirs:
+            log_dir = next(iter(self._dirs))
+            if len(self._dirs) > 1:
+                counts = Counter(existing.log_dir for existing in self.logs.values())
+                log_dir = min(self._dirs, key=lambda path: counts[path])
+        created = self._make(topic_partition, log_dir, dir_name(topic_partition), config)
+        self.logs[topic_partition] = created
+        return created
+
+    def _make(self, topic_partition: TopicPartition, log_dir: str, name: str, config: LogConfig) -> Log:
+        """A log in the folder ``name``. Raises ``ApiError(KAFKA_STORAGE_ERROR)``."""
+        path = f"{log_dir}/{name}"
         loader = LogLoader(topic_partition, path, log_dir, config, self._services)
         try:
-            if topic_partition in self._deleted:
+            if (log_dir, topic_partition) in self._deleted:
                 self._upkeep.forget(log_dir, topic_partition)
-                del self._deleted[topic_partition]
+                del self._deleted[log_dir, topic_partition]
             if self._fs.exists(path):
                 created = loader.load(False, 0, 0)
             else:
@@ -200,7 +248,6 @@ class LogManager:
             if error.errno not in (*PASSING, *NOT_THE_DISK):
                 self._failed(log_dir, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} could not be made: {error}") from error
-        self.logs[topic_partition] = created
         return created
 
     async def delete(self, topic_partition: TopicPartition) -> None:
@@ -209,10 +256,22 @@ class LogManager:
         Returns when the renaming is on the disk. Raises ``ApiError(KAFKA_STORAGE_ERROR)``.
         """
         gone = self.logs.pop(topic_partition, None)
-        if gone is None:
-            return
-        self._cleaner.removed(gone)
-        self._deleted[topic_partition] = None
+        future = self.future_logs.drop(topic_partition)
+        if gone is not None:
+            self._cleaner.removed(gone)
+            self._take_away(gone)
+        # The controller forgets the topic once this is done: lost power must not bring the folders back.
+        for log_dir in dict.fromkeys(each.log_dir for each in (gone, future) if each is not None):
+            try:
+                await self._executor.run(self._fs.sync_dir, log_dir)
+            except OSError as error:
+                self._failed(log_dir, error)
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir} could not be synced: {error}") from error
+
+    def _take_away(self, gone: Log) -> None:
+        """Rename the folder of a log that is in no table any more. Raises ``ApiError(KAFKA_STORAGE_ERROR)``."""
+        topic_partition = gone.topic_partition
+        self._deleted[gone.log_dir, topic_partition] = None
         target = f"{gone.log_dir}/{deleted_dir_name(topic_partition, random_uuid(self._services.rng))}"
         gone.mark_broken()
         try:
@@ -223,34 +282,52 @@ class LogManager:
         gone.renamed(target)
         self._deleter.put([target], gone.config.file_delete_delay_ms)
         self._checkpoint_all()
-        try:
-            # The controller forgets the topic once this is done: lost power must not bring the folder back.
-            await self._executor.run(self._fs.sync_dir, gone.log_dir)
-        except OSError as error:
-            self._failed(gone.log_dir, error)
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{gone.log_dir} could not be synced: {error}") from error
 
     def _cutting(self, cut: LogBase, first: int, end: int) -> None:
         existing = self.logs.get(cut.topic_partition)
-        # Until it is in ``logs`` a log has no checkpoints.
+        future = self.future_logs.logs.get(cut.topic_partition)
+        # Until it is in a table a log has no checkpoints.
         if existing is cut:
             self._upkeep.cutting(existing, end)
             self._cleaner.cutting(existing, first)
+        elif future is cut:
+            self._upkeep.cutting(future, end)
 
     def _checkpoint_all(self) -> None:
         self._upkeep.checkpoint_recovery_points()
         self._upkeep.checkpoint_log_starts()
         self._upkeep.checkpoint_high_watermarks()
 
+    def _all(self) -> list[Log]:
+        return [*self.logs.values(), *self.future_logs.logs.values()]
+
+    # -- copies in other directories
+
+    def is_online(self, log_dir: str) -> bool:
+        """Whether ``log_dir`` is a log directory of this broker that can be used."""
+        return log_dir in self._dirs
+
+    def _replaced(self, gone: Log, current: Log) -> None:
+        """``current``, which was being copied to its directory, is now the log of the partition."""
+        self._cleaner.moved(gone, current)
+        self._take_away(gone)
+        spawn(self._executor.run(self._settle, gone.log_dir, current.log_dir, current.dir), f"moving {current.dir}")
+
+    def _settle(self, origin: str, log_dir: str, folder: str) -> None:
+        """Once lost power can bring the old folder back no more, nothing needs to tell it from the new one."""
+        self._fs.sync_dir(log_dir)
+        self._fs.sync_dir(origin)
+        self._fs.remove(f"{folder}/{MOVED_FROM}")
+
     # -- settings
 
     def update_topic_config(self, topic: str, config: LogConfig) -> None:
         """Obey new settings of a topic."""
         self._topic_configs[topic] = config
-        for topic_partition, existing in self.logs.items():
-            if topic_partition.topic == topic:
+        for existing in self._all():
+            if existing.topic_partition.topic == topic:
                 if not config.compacted:
-                    self._cleaner.abort(topic_partition)
+                    self._cleaner.abort(existing.topic_partition)
                 existing.update_config(config)
 
     def update_defaults(self, broker_values: Mapping[str, Any]) -> None:
@@ -259,7 +336,7 @@ class LogManager:
         for topic, config in list(self._topic_configs.items()):
             if config == old:
                 self._topic_configs[topic] = self._default
-        for existing in self.logs.values():
+        for existing in self._all():
             if existing.config == old:
                 existing.update_config(self._default)
         self._services.producer_expiration_ms = setting(broker_values, "producer.id.expiration.ms")
@@ -289,6 +366,7 @@ class LogManager:
             broken = self.logs.pop(topic_partition)
             broken.mark_broken()
             self._cleaner.removed(broken)
+        self.future_logs.directory_failed(log_dir, gone)
         directory.close()
         log.error("log directory %s is offline, and with it %d partitions", log_dir, len(gone))
         return True
@@ -309,7 +387,7 @@ class LogManager:
         self._upkeep.close()
         self._cleaner.close()
         self._deleter.close()
-        for existing in list(self.logs.values()):
+        for existing in self._all():
             try:
                 existing.close()
             except ApiError as error:
@@ -323,12 +401,12 @@ class LogManager:
                 directory.mark_clean(CleanShutdown(broker_epoch, unclean_start_epoch, len(self.log_dirs)))
             except OSError as error:
                 log.error("%s could not be marked as cleanly shut down: %s", path, error)
-        for existing in self.logs.values():
+        for existing in self._all():
             existing.mark_broken()
         self._release_dirs()
 
     async def _flush_all(self, log_dir: str) -> None:
-        waiting = [existing for existing in self.logs.values() if existing.log_dir == log_dir]
+        waiting = [existing for existing in self._all() if existing.log_dir == log_dir]
         try:
             while waiting:
                 works: list[tuple[Log, FlushWork]] = []

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from itertools import chain
+from types import MappingProxyType
 from typing import Any
 
 from kafkalite.common.errors import ApiError
@@ -40,7 +42,8 @@ def setting(values: Mapping[str, Any], name: str) -> int:
 class Upkeep:
     """Looks after the logs of ``logs`` on a clock; ``writers`` has one entry for each working directory.
 
-    Retention passes over logs that are ``spared``.
+    Retention passes over logs that are ``spared``. ``futures`` are copies of logs in other directories: they have
+    checkpoints there, and all else comes to them from the logs that they are copies of.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Upkeep:
         flusher: Flusher,
         values: Mapping[str, Any],
         spared: Callable[[Log], bool] = lambda _log: False,
+        futures: Mapping[TopicPartition, Log] = MappingProxyType({}),
     ) -> None:
         self._logs = logs
         self._writers = writers
@@ -58,6 +62,7 @@ class Upkeep:
         self._flusher = flusher
         self._values = values
         self._spared = spared
+        self._futures = futures
         self._periodic = Periodic(services.clock)
 
     def start(self) -> None:
@@ -116,7 +121,7 @@ class Upkeep:
 
     def _checkpoint(self, name: str) -> None:
         offsets: dict[str, dict[TopicPartition, int]] = {path: {} for path in self._writers}
-        for topic_partition, existing in self._logs.items():
+        for topic_partition, existing in chain(self._logs.items(), self._futures.items()):
             offset = _OFFSET_OF[name](existing)
             if offset is not None and existing.log_dir in offsets:
                 offsets[existing.log_dir][topic_partition] = offset
@@ -136,18 +141,19 @@ class Upkeep:
                 self._write_now(name, cut.log_dir, {cut.topic_partition: end})
 
     def forget(self, log_dir: str, topic_partition: TopicPartition) -> None:
-        """``topic_partition`` is going to be made anew: no checkpoint may tell of the deleted log of that name.
+        """``topic_partition`` is going to be made anew in ``log_dir``: no checkpoint may tell of the log that is gone.
 
         Raises ``OSError``.
         """
-        assert topic_partition not in self._logs
+        tables = (self._logs, self._futures)
+        assert all(logs[topic_partition].log_dir != log_dir for logs in tables if topic_partition in logs)
         for name in _OFFSET_OF:
             if not self._writers[log_dir].is_current(name):
                 self._write_now(name, log_dir, {})
 
     def _write_now(self, name: str, log_dir: str, at_most: Mapping[TopicPartition, int]) -> None:
         offsets = {}
-        for topic_partition, existing in self._logs.items():
+        for topic_partition, existing in chain(self._logs.items(), self._futures.items()):
             offset = _OFFSET_OF[name](existing)
             if offset is not None and existing.log_dir == log_dir:
                 offsets[topic_partition] = min(offset, at_most.get(topic_partition, offset))

@@ -216,7 +216,7 @@ class Fetcher:
         replica_log = partition.log
         records = answer.records
         if records:
-            replica_log.append_as_follower(records)  # type: ignore[arg-type]
+            replica_log.append_replicated(records)  # type: ignore[arg-type]
             fetch.offset = replica_log.log_end_offset
             self.session.put(partition.topic_partition, fetch)
             if self._quota.limited and self._is_throttled(fetch):

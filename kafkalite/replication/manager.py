@@ -23,6 +23,7 @@ from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.fs import LogDirFailure
 from kafkalite.record.validation import RecordValidationError
+from kafkalite.replication.alter_log_dirs import AlterLogDirs
 from kafkalite.replication.config import RACK_AWARE_SELECTOR, ReplicationConfig
 from kafkalite.replication.delayed import DelayedFetch, DelayedProduce
 from kafkalite.replication.effects import Effects
@@ -103,6 +104,7 @@ class ReplicaManager:
             else None
         )
         self._reader = FetchReader(self.replicas, logs, self._isr, selector, self.quotas.leader, clock.monotonic)
+        self._moves = AlterLogDirs(self.replicas, logs, self.quotas.alter_log_dirs, clock)
         # What is decided about partitions is taken over one thing at a time, in the order in which it came.
         self._lane = Lane("replica states", self._take_over)
         logs.on_dir_failure = self._directory_failed
@@ -277,6 +279,15 @@ class ReplicaManager:
         """What lies in the log directories, of ``partitions`` or of all."""
         return self._offsets.describe_log_dirs(partitions)
 
+    async def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """Move replicas to other log directories of this broker; an error (or NONE, once that has begun) for each."""
+
+        async def alter() -> dict[TopicPartition, ErrorCode]:
+            return self._moves.alter(wanted)
+
+        answer: dict[TopicPartition, ErrorCode] = await self._in_lane(alter)
+        return answer
+
     # Leadership
 
     def _in_lane(self, work: Callable[[], Awaitable[Any]]) -> Future[Any]:
@@ -296,6 +307,7 @@ class ReplicaManager:
     async def become_leader_or_follower(self, request: LeaderAndIsr) -> ControlResponse:
         """The controller's request; STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH where it comes too late."""
         answer: ControlResponse = await self._in_lane(lambda: self._roles.leader_and_isr(request))
+        self._moves.resume()
         # Most such requests follow the coming or going of a broker.
         self._offsets.brokers_changed()
         return answer
@@ -314,6 +326,7 @@ class ReplicaManager:
         ]
         if mine:
             await self._in_lane(lambda: self._roles.apply(mine, from_controller=False))
+            self._moves.resume()
 
     async def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
         """ZooKeeper has these topics, of these ids, no longer: they are not served any more. Their logs stay."""
@@ -369,6 +382,7 @@ class ReplicaManager:
         self._checkpoint_timer.cancel()
         self._lane.close()
         self._isr.close()
+        self._moves.close()
         self._fetchers.shutdown()
         self._produces.shutdown()
         self._fetches.shutdown()

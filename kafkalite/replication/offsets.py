@@ -189,6 +189,11 @@ class Offsets:
                 if partition is not None and partition.role is Role.LEADER:
                     lag = 0
                 found.setdefault(replica_log.log_dir, []).append(ReplicaDescription(tp, replica_log.size, lag))
+        for tp, future in self._logs.future_logs.logs.items():
+            current = self._logs.get(tp)
+            if asked is None or tp in asked:
+                lag = -1 if current is None else max(0, current.log_end_offset - future.log_end_offset)
+                found.setdefault(future.log_dir, []).append(ReplicaDescription(tp, future.size, lag, True))
         offline = set(self._logs.offline_dirs)
         described = []
         for log_dir in self._logs.log_dirs:

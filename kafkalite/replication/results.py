@@ -193,8 +193,10 @@ class DeleteRecordsResult:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """One replica in a log directory; ``offset_lag`` is how far its end is behind the high watermark, never
-    negative.
+    """One replica in a log directory; ``offset_lag`` is how far its end is behind the high watermark.
+
+    ``is_future``: a copy that is to take the replica's place; its lag is how far it is behind the replica, -1 where
+    that is not known.
     """
 
     topic_partition: TopicPartition

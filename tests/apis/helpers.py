@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
 from kafkalite.admin.configs import ConfigAdmin
@@ -130,6 +130,11 @@ class FakeReplicas:
 
     def delete_records(self, timeout_ms: int, offsets: dict[TopicPartition, int], on_done: Any) -> None:
         on_done({tp: DeleteRecordsResult(offset, ErrorCode.NONE) for tp, offset in offsets.items()})
+
+    async def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        return {
+            tp: ErrorCode.NONE if log_dir == "/logs" else ErrorCode.LOG_DIR_NOT_FOUND for tp, log_dir in wanted.items()
+        }
 
     def describe_log_dirs(self, partitions: Any = None) -> list[LogDirDescription]:
         replicas = tuple(ReplicaDescription(tp, 10, 1) for tp in partitions or [TopicPartition("t", 0)])

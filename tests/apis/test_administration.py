@@ -213,6 +213,25 @@ def test_describe_log_dirs(version: int) -> None:
         assert (result.topics[0].partitions[0].partition_size, result.topics[0].partitions[0].offset_lag) == (10, 1)
 
 
+@pytest.mark.parametrize("version", versions(ApiKey.ALTER_REPLICA_LOG_DIRS))
+def test_alter_replica_log_dirs(version: int) -> None:
+    def directory(path: str, **topics: list[int]) -> object:
+        make = "AlterReplicaLogDir.AlterReplicaLogDirTopic"
+        wanted = [
+            struct(ApiKey.ALTER_REPLICA_LOG_DIRS, make, version, name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ]
+        return struct(ApiKey.ALTER_REPLICA_LOG_DIRS, "AlterReplicaLogDir", version, path=path, topics=wanted)
+
+    dirs = [directory("/logs", t=[0, 1], u=[0]), directory("/nowhere", t=[2])]
+    response = FakeBroker().call(ApiKey.ALTER_REPLICA_LOG_DIRS, version, dirs=dirs)
+    assert {
+        (topic.topic_name, partition.partition_index): partition.error_code
+        for topic in response.results
+        for partition in topic.partitions
+    } == {("t", 0): 0, ("t", 1): 0, ("u", 0): 0, ("t", 2): ErrorCode.LOG_DIR_NOT_FOUND}
+
+
 @pytest.mark.parametrize("version", versions(ApiKey.DELETE_RECORDS))
 def test_delete_records(version: int) -> None:
     broker = FakeBroker()

@@ -11,10 +11,11 @@ from typing import Any
 from kafkalite.cluster.control import LeaderAndIsr, StopReplica
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
-from kafkalite.common.tasks import Future, deferred
+from kafkalite.common.tasks import Future, InlineExecutor, deferred
 from kafkalite.common.types import FileRegion, TopicPartition
 from kafkalite.log.config import log_config
 from kafkalite.log.fs import FileSystem
+from kafkalite.log.future_logs import FutureLogs
 from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
 from kafkalite.log.services import LogServices
@@ -55,13 +56,19 @@ class Logs:
 
     def __init__(self, path: Path, clock: ManualClock) -> None:
         self.path = path
-        path.mkdir(parents=True, exist_ok=True)
-        self.log_dirs = [str(path)]
+        self.second = path.with_name(f"{path.name}-second")
+        for folder in (path, self.second):
+            folder.mkdir(parents=True, exist_ok=True)
+        self.log_dirs = [str(path), str(self.second)]
         self.offline_dirs: set[str] = set()
         self.on_dir_failure: Callable[[str], None] = lambda _: None
         self.services = LogServices(FileSystem(), clock)
         self.logs: dict[TopicPartition, Log] = {}
+        self.future_logs = FutureLogs(
+            self.logs, {}, self.services, InlineExecutor(), self._make, self._replaced, self._take_away
+        )
         self.deleted: list[TopicPartition] = []
+        self.taken_away: list[Log] = []
         self.checkpoints = 0
 
     def get(self, tp: TopicPartition) -> Log | None:
@@ -69,15 +76,34 @@ class Logs:
 
     def get_or_create(self, tp: TopicPartition, topic_id: uuid.UUID | None, is_new: bool, config: Any) -> Log:  # noqa: ARG002
         if tp not in self.logs:
-            folder = self.path / f"{tp}-{len(self.deleted)}"
-            folder.mkdir()
-            self.logs[tp] = LogLoader(tp, str(folder), str(self.path), config, self.services).create()
+            log_dir = self.future_logs.preferred.pop(tp, str(self.path))
+            self.logs[tp] = self._make(tp, log_dir, f"{tp}-{len(self.deleted)}", config)
             if topic_id is not None:
                 self.logs[tp].set_topic_id(topic_id)
         return self.logs[tp]
 
+    def _make(self, tp: TopicPartition, log_dir: str, name: str, config: Any) -> Log:
+        path = f"{log_dir}/{name}"
+        Path(path).mkdir()
+        return LogLoader(tp, path, log_dir, config, self.services).create()
+
+    def _replaced(self, gone: Log, current: Log) -> None:
+        assert gone is not current
+        self._take_away(gone)
+
+    def _take_away(self, gone: Log) -> None:
+        gone.mark_broken()
+        self.taken_away.append(gone)
+        target = f"{gone.log_dir}/gone-{len(self.taken_away)}"
+        Path(gone.dir).rename(target)
+        gone.renamed(target)
+
+    def is_online(self, log_dir: str) -> bool:
+        return log_dir in self.log_dirs and log_dir not in self.offline_dirs
+
     def delete(self, tp: TopicPartition) -> Future[None]:
         del self.logs[tp]
+        self.future_logs.drop(tp)
         self.deleted.append(tp)
         done: Future[None] = Future()
         done.callback(None)
@@ -85,6 +111,7 @@ class Logs:
 
     def handle_failure(self, log_dir: str) -> None:
         self.offline_dirs.add(log_dir)
+        self.future_logs.directory_failed(log_dir, [tp for tp, log in self.logs.items() if log.log_dir == log_dir])
         self.on_dir_failure(log_dir)
 
     def checkpoint_high_watermarks(self) -> None:
@@ -417,6 +444,17 @@ class SimCluster:
         if send:
             self.send(tp)
             self.run(0.1)
+
+    def reassign(self, replicas: Sequence[int], tp: TopicPartition = TP) -> None:
+        """Give ``tp`` these replicas; those that are new have to catch up."""
+        current = self.read(tp)
+        state = current.with_(leader_epoch=current.leader_epoch + 1, assignment=PartitionAssignment(tuple(replicas)))
+        self.admin.set(znodes.state_path(tp), znodes.encode_state(state), current.zk_version)
+        self.run(0.01)
+        self.states[tp] = state
+        self.states[tp] = self.read(tp).with_(mzxid=-1)
+        self.send(tp)
+        self.run(0.1)
 
     def send(self, tp: TopicPartition = TP, to: Sequence[int] | None = None) -> list[Any]:
         """LeaderAndIsr to the replicas (or ``to``); the answers."""

@@ -115,6 +115,20 @@ def test_partitions_leave_and_come_back_to_a_session(cluster: SimCluster) -> Non
     assert [cluster[n].values(other) for n in (2, 3)] == [["x"]] * 2
 
 
+def test_a_new_replica_where_records_were_deleted_up_to_the_middle_of_a_batch(tmp_path: Path) -> None:
+    """The leader sends the whole batch, which begins below its log start."""
+    cluster = SimCluster(tmp_path)
+    cluster.create(replicas=(1, 2))
+    cluster[1].produce("a", "b", "c")
+    cluster.run(1)
+    cluster[1].manager.delete_records(1000, {TP: 2}, lambda _: None)
+    cluster.reassign((1, 2, 3))
+    cluster.run(3)
+    log = cluster[3].logs.logs[TP]
+    assert (log.log_start_offset, log.log_end_offset) == (2, 3)
+    assert sorted(cluster.read().isr) == [1, 2, 3]
+
+
 class Wire:
     """A connection whose leader answers with one batch."""
 

@@ -138,11 +138,12 @@ def test_delete_records_times_out(cluster: SimCluster) -> None:
 
 
 def test_describe_log_dirs(cluster: SimCluster) -> None:
-    (found,) = cluster[1].manager.describe_log_dirs()
+    found, empty = cluster[1].manager.describe_log_dirs()
+    assert (empty.error, empty.replicas) == (ErrorCode.NONE, ())
     assert found.log_dir == str(cluster[1].logs.path)
     assert [(r.topic_partition, r.offset_lag) for r in found.replicas] == [(TP, 0)]
     assert found.replicas[0].size == cluster[1].logs.logs[TP].size > 0
     assert found.usable_bytes > 0
     cluster[1].logs.handle_failure(found.log_dir)
-    (found,) = cluster[1].manager.describe_log_dirs([TP])
+    found, _ = cluster[1].manager.describe_log_dirs([TP])
     assert (found.error, found.replicas) == (ErrorCode.KAFKA_STORAGE_ERROR, ())

@@ -9,7 +9,7 @@ and ended when they have been idle for a while. All that happens here is short: 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from kafkalite.common.clock import Timer
@@ -51,7 +51,9 @@ class _Place:
 class LogCleaner:
     """Compacts the logs of ``logs`` whose policy says so; nothing without a ``pool``.
 
-    ``writers`` has one entry for each working directory; ``values`` are the broker's parsed settings by key.
+    ``writers`` has one entry for each working directory; ``values`` are the broker's parsed settings by key. Logs of
+    ``moving`` partitions, which are being copied to another directory, rest: how far they were compacted must be true
+    of the copy, too.
     """
 
     def __init__(
@@ -62,8 +64,10 @@ class LogCleaner:
         writers: Mapping[str, CheckpointWriter],
         syncer: FolderSyncer,
         values: Mapping[str, Any],
+        moving: Collection[TopicPartition] = (),
     ) -> None:
         self._logs = logs
+        self._moving = moving
         self._services = services
         self._pool = pool if values.get("log.cleaner.enable", True) else None
         self._writers = writers
@@ -123,7 +127,7 @@ class LogCleaner:
         now_ms = self._services.clock.time_ms()
         due: list[LogToClean] = []
         for topic_partition, current in list(self._logs.items()):
-            if not current.config.compacted or self.is_busy(topic_partition):
+            if not current.config.compacted or topic_partition in self._moving or self.is_busy(topic_partition):
                 continue
             try:
                 current.delete_old_segments(now_ms)
@@ -301,6 +305,13 @@ class LogCleaner:
             self._states.move(topic_partition, CleaningState.NONE)
         if self.checkpoints.remove(topic_partition):
             self._checkpoint(gone.log_dir)
+
+    def moved(self, gone: Log, current: Log) -> None:
+        """The log ``current``, in another directory, has taken the place of its equal ``gone``."""
+        self.abort(gone.topic_partition)
+        if self.checkpoints.get(gone.topic_partition) is not None:
+            self._checkpoint(gone.log_dir)
+            self._checkpoint(current.log_dir)
 
     def _checkpoint(self, log_dir: str) -> None:
         if log_dir in self._writers:

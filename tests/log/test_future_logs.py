@@ -1,0 +1,524 @@
+"""Copies of logs in other directories: what they take over, what they lose with their log, and crashes on the way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ApiError, ErrorCode, StartupError
+from kafkalite.common.tasks import Future, deferred
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.config import LogConfig
+from kafkalite.log.log import Log
+from kafkalite.log.manager import LogManager
+from kafkalite.log.values import AbortedTxn
+
+from .support import FULL, NOW, batch, marker, read_all, run
+from .test_manager import ID, House, kill, tp
+
+PIECE = 1 << 20
+SMALL = LogConfig(segment_bytes=1000)
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path, dirs=3)
+
+
+@pytest.fixture
+def manager(house: House) -> Iterator[LogManager]:
+    made = house.started()
+    yield made
+    made._release_dirs()
+
+
+def filled(manager: LogManager, count: int = 10, config: LogConfig = SMALL, number: int = 0) -> Log:
+    """A log in the first directory with ``count`` batches of three records, all committed."""
+    log = manager.get_or_create(tp(number), ID, True, config)
+    for _ in range(count):
+        log.append_as_leader(batch(3), log.latest_epoch or 0, NOW)
+    log.update_high_watermark(log.log_end_offset)
+    return log
+
+
+def copy_all(manager: LogManager, number: int = 0, piece: int = PIECE) -> None:
+    for _ in range(10_000):
+        if not run(manager.future_logs.copy(tp(number), piece)):
+            return
+    raise AssertionError("the copying has no end")
+
+
+def move(manager: LogManager, log_dir: str, number: int = 0, piece: int = PIECE) -> Log:
+    futures = manager.future_logs
+    futures.create(tp(number), log_dir)
+    copy_all(manager, number, piece)
+    assert futures.is_caught_up(tp(number))
+    run(futures.make_durable(tp(number)))
+    assert futures.is_durable(tp(number))
+    return futures.replace_current(tp(number))
+
+
+def content(log: Log) -> bytes:
+    """All batches."""
+    return b"".join(segment.read(0, segment.size) for segment in log.segments)
+
+
+def folders(path: str) -> list[str]:
+    return sorted(name.split(".")[0] for name in os.listdir(path) if os.path.isdir(f"{path}/{name}"))
+
+
+def checkpoint(house: House, number: int, name: str) -> str:
+    return Path(house.dirs[number], name).read_text()
+
+
+@pytest.mark.parametrize("piece", [1, 150, PIECE])
+def test_a_log_moves_with_all_that_it_has(house: House, manager: LogManager, piece: int) -> None:
+    log = filled(manager)
+    log.assign_epoch_start(4, 30)
+    log.append_as_leader(batch(3, pid=7, epoch=1, sequence=0), 4, NOW)
+    log.append_as_leader(batch(2), 4, NOW)
+    log.assign_epoch_start(6, log.log_end_offset)
+    log.update_high_watermark(33)
+    log.increment_log_start_offset(5)
+    assert len(log.segments) > 1
+    before = read_all(log), log.log_end_offset, log.high_watermark, log.log_start_offset, log.epochs.entries
+    producers = log.producer_state.entries[7].last_sequence
+    moved = move(manager, house.dirs[1], piece=piece)
+    assert manager.get(tp(0)) is moved is not log
+    assert before == (
+        read_all(moved),
+        moved.log_end_offset,
+        moved.high_watermark,
+        moved.log_start_offset,
+        moved.epochs.entries,
+    )
+    assert (moved.topic_id, moved.log_dir, moved.dir) == (ID, house.dirs[1], f"{house.dirs[1]}/t-0")
+    assert moved.producer_state.entries[7].last_sequence == producers
+    assert folders(house.dirs[0]) == ["t-0"] and folders(house.dirs[1]) == ["t-0"]
+    assert os.listdir(house.dirs[0]) != ["t-0"] and not os.path.exists(f"{house.dirs[0]}/t-0")
+    moved.append_as_leader(batch(1), 6, NOW)
+    assert moved.log_end_offset == 36
+    with pytest.raises(ApiError):
+        log.append_as_leader(batch(1), 6, NOW)
+
+
+def test_the_copy_has_a_folder_with_kafkas_name(house: House, manager: LogManager) -> None:
+    filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    (name,) = [name for name in os.listdir(house.dirs[1]) if os.path.isdir(f"{house.dirs[1]}/{name}")]
+    head, unique = name.split(".")
+    assert head == "t-0" and len(unique) == 32 + len("-future") and unique.endswith("-future")
+
+
+def test_a_topic_whose_name_is_too_long_for_a_copy(house: House, manager: LogManager) -> None:
+    long = TopicPartition("n" * 240, 0)
+    manager.get_or_create(long, ID, True)
+    with pytest.raises(ApiError) as refused:
+        manager.future_logs.create(long, house.dirs[1])
+    assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert long not in manager.future_logs.logs
+
+
+def test_a_clean_restart_keeps_the_moved_log(house: House, manager: LogManager) -> None:
+    log = filled(manager)
+    log.increment_log_start_offset(5)
+    moved = move(manager, house.dirs[1])
+    expected = read_all(moved)
+    run(manager.shutdown())
+    again = house.started()
+    assert again.logs[tp(0)].log_dir == house.dirs[1]
+    assert (read_all(again.logs[tp(0)]), again.logs[tp(0)].log_start_offset) == (expected, 5)
+    assert not os.path.exists(f"{house.dirs[1]}/t-0/moved-from")
+    assert [name for name in os.listdir(house.dirs[0]) if name.startswith("t-0")] == []
+
+
+def test_checkpoints_follow_the_move(house: House, manager: LogManager) -> None:
+    log = filled(manager)
+    log.increment_log_start_offset(5)
+    move(manager, house.dirs[1])
+    manager.checkpoint_high_watermarks()
+    for name, offset in (
+        ("recovery-point-offset-checkpoint", 30),
+        ("log-start-offset-checkpoint", 5),
+        ("replication-offset-checkpoint", 30),
+    ):
+        assert checkpoint(house, 0, name) == "0\n0\n", name
+        assert checkpoint(house, 1, name) == f"0\n1\nt 0 {offset}\n", name
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_restart_in_the_middle_carries_on(house: House, manager: LogManager, clean: bool) -> None:
+    log = filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    run(manager.future_logs.copy(tp(0), 400))
+    copied = manager.future_logs.logs[tp(0)].log_end_offset
+    assert 0 < copied < 30
+    if clean:
+        run(manager.shutdown())
+    else:
+        kill(manager)
+    again = house.started()
+    future = again.future_logs.logs[tp(0)]
+    assert (future.log_end_offset, again.logs[tp(0)].log_dir) == (copied, house.dirs[0])
+    expected = content(again.logs[tp(0)])
+    copy_all(again)
+    run(again.future_logs.make_durable(tp(0)))
+    assert content(again.future_logs.replace_current(tp(0))) == expected
+    again._release_dirs()
+    assert log.log_end_offset == 30
+
+
+@pytest.mark.parametrize("fails", [1, 2])
+def test_a_crash_between_the_two_renames(
+    house: House, manager: LogManager, monkeypatch: pytest.MonkeyPatch, fails: int
+) -> None:
+    """The note says which of the two folders is the log; before the first rename the copy is still a copy."""
+    log = filled(manager)
+    futures = manager.future_logs
+    futures.create(tp(0), house.dirs[1])
+    copy_all(manager)
+    run(futures.make_durable(tp(0)))
+    expected = content(log)
+    rename, calls = house.fs.rename, []
+
+    def crash(source: str, target: str) -> None:
+        if "t-0" in os.path.basename(source) and not source.endswith(".tmp"):
+            calls.append(source)
+            if len(calls) == fails:
+                raise Crash
+        rename(source, target)
+
+    monkeypatch.setattr(house.fs, "rename", crash)
+    with pytest.raises(Crash):
+        futures.replace_current(tp(0))
+    monkeypatch.setattr(house.fs, "rename", rename)
+    kill(manager)
+    again = house.started()
+    assert content(again.logs[tp(0)]) == expected
+    assert again.logs[tp(0)].log_dir == house.dirs[fails - 1]
+    assert (tp(0) in again.future_logs.logs) == (fails == 1)
+    assert not os.path.exists(f"{house.dirs[2 - fails]}/t-0")
+    # What is left of the crash does not confuse the next start.
+    run(again.shutdown())
+    last = house.started()
+    assert last.logs[tp(0)].log_dir == house.dirs[fails - 1]
+    last._release_dirs()
+
+
+def test_recovery_points_of_others_survive_a_start_after_such_a_crash(house: House, manager: LogManager) -> None:
+    """The left folder goes only once all directories are loaded: its going writes checkpoints of all."""
+    filled(manager)
+    other = manager.get_or_create(tp(1), ID, True, SMALL)
+    assert other.log_dir == house.dirs[1]
+    third = manager.get_or_create(tp(2), ID, True, SMALL)
+    assert third.log_dir == house.dirs[2]
+    third.append_as_leader(batch(3), 0, NOW)
+    third.update_high_watermark(3)
+    third.increment_log_start_offset(2)
+    futures = manager.future_logs
+    futures.create(tp(0), house.dirs[1])
+    copy_all(manager)
+    run(futures.make_durable(tp(0)))
+    futures.logs[tp(0)].mark_broken()
+    os.rename(futures.logs[tp(0)].dir, f"{house.dirs[1]}/t-0")
+    manager._checkpoint_all()
+    kill(manager)
+    again = house.started()
+    assert again.logs[tp(0)].log_dir == house.dirs[1]
+    assert (again.logs[tp(2)].log_start_offset, again.logs[tp(2)].high_watermark) == (2, 3)
+    again._release_dirs()
+
+
+def test_the_note_stays_while_the_old_directory_is_offline(house: House, manager: LogManager) -> None:
+    filled(manager)
+    expected = content(manager.logs[tp(0)])
+    house.fs.only = "t-0"
+    futures = manager.future_logs
+    futures.create(tp(0), house.dirs[1])
+    copy_all(manager)
+    run(futures.make_durable(tp(0)))
+    os.rename(f"{house.dirs[0]}/t-0", f"{house.dirs[0]}/elsewhere-0")
+    futures.replace_current(tp(0))
+    house.clock.advance(1)
+    assert house.lost == [house.dirs[0]]
+    kill(manager)
+    os.rename(f"{house.dirs[0]}/elsewhere-0", f"{house.dirs[0]}/t-0")
+    for _ in range(2):
+        house.fs.only, house.fs.fail = house.dirs[0] + "/", {"open": 5, "list_dir": 5}
+        os.rename(house.dirs[0], house.dirs[0] + "-away")
+        Path(house.dirs[0]).write_text("not a directory")
+        half = house.started()
+        assert half.logs[tp(0)].log_dir == house.dirs[1]
+        kill(half)
+        os.remove(house.dirs[0])
+        os.rename(house.dirs[0] + "-away", house.dirs[0])
+    house.fs.fail = {}
+    whole = house.started()
+    assert (whole.logs[tp(0)].log_dir, content(whole.logs[tp(0)])) == (house.dirs[1], expected)
+    whole._release_dirs()
+
+
+def test_two_folders_without_a_note_are_still_refused(house: House, manager: LogManager) -> None:
+    filled(manager)
+    kill(manager)
+    os.mkdir(f"{house.dirs[1]}/t-0")
+    with pytest.raises(StartupError, match="remove one of them"):
+        house.started()
+
+
+# What happens to the log meanwhile
+
+
+def truncated(log: Log) -> None:
+    log.truncate_to(12)
+
+
+def truncated_and_written_anew(log: Log) -> None:
+    log.truncate_to(12)
+    log.assign_epoch_start(3, 12)
+    for _ in range(10):
+        log.append_as_leader(batch(2), 3, NOW + 1)
+
+
+def emptied(log: Log) -> None:
+    log.truncate_fully_and_start_at(100)
+    log.append_as_leader(batch(2), 3, NOW)
+
+
+def emptied_to_below(log: Log) -> None:
+    log.truncate_fully_and_start_at(0)
+    log.append_as_leader(batch(2), 3, NOW)
+
+
+def records_deleted(log: Log) -> None:
+    log.increment_log_start_offset(24)
+
+
+def segments_deleted(log: Log) -> None:
+    log.increment_log_start_offset(24)
+    log.update_config(LogConfig(segment_bytes=1000, file_delete_delay_ms=0))
+    assert log.delete_old_segments(NOW)
+
+
+@pytest.mark.parametrize(
+    "happens",
+    [truncated, truncated_and_written_anew, emptied, emptied_to_below, records_deleted, segments_deleted],
+)
+@pytest.mark.parametrize("copied", [0, 300, PIECE])
+def test_what_happens_to_the_log_happens_to_the_copy(
+    house: House, manager: LogManager, happens: Callable[[Log], None], copied: int
+) -> None:
+    log = filled(manager)
+    futures = manager.future_logs
+    futures.create(tp(0), house.dirs[1])
+    if copied:
+        run(futures.copy(tp(0), copied))
+    happens(log)
+    log.update_high_watermark(log.log_end_offset)
+    copy_all(manager)
+    run(futures.make_durable(tp(0)))
+    expected = read_all(log), log.log_start_offset, log.log_end_offset, log.epochs.entries
+    moved = futures.replace_current(tp(0))
+    assert expected == (read_all(moved), moved.log_start_offset, moved.log_end_offset, moved.epochs.entries)
+
+
+def test_a_copy_that_is_ahead_or_beside_is_not_caught_up(house: House, manager: LogManager) -> None:
+    log = filled(manager)
+    futures = manager.future_logs
+    futures.create(tp(0), house.dirs[1])
+    copy_all(manager)
+    assert futures.is_caught_up(tp(0))
+    log.truncate_to(27)
+    assert not futures.is_caught_up(tp(0))
+    log.assign_epoch_start(3, 27)
+    log.append_as_leader(batch(3), 3, NOW)
+    assert futures.logs[tp(0)].log_end_offset == log.log_end_offset
+    assert not futures.is_caught_up(tp(0))
+
+
+def test_what_was_read_before_a_truncation_is_not_copied(
+    house: House, manager: LogManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A read from the disk takes its time."""
+    log = filled(manager)
+    futures = manager.future_logs
+    futures.create(tp(0), house.dirs[1])
+    reading: Future[bytes] = Future()
+    monkeypatch.setattr(house.fs, "is_cached", lambda *_: False)
+    log.roll()
+    real = futures._executor
+    monkeypatch.setattr(futures, "_executor", Slow(reading))
+    step = deferred(futures.copy(tp(0), 150))
+    old = content(log)[:150]
+    log.truncate_to(0)
+    log.assign_epoch_start(3, 0)
+    for _ in range(4):
+        log.append_as_leader(batch(5), 3, NOW)
+    reading.callback(old)
+    assert step.called
+    monkeypatch.setattr(futures, "_executor", real)
+    assert futures.logs[tp(0)].log_end_offset == 0
+    copy_all(manager)
+    assert read_all(futures.logs[tp(0)]) == read_all(log)
+
+
+class Slow:
+    """An executor whose work takes until the test says so."""
+
+    def __init__(self, result: Future[Any]) -> None:
+        self._result = result
+
+    def run(self, *_: Any) -> Future[Any]:
+        return self._result
+
+
+def test_epochs_that_compaction_has_left_no_batch_of(house: House, manager: LogManager) -> None:
+    log = filled(manager, 3)
+    for epoch in (1, 2, 3):
+        log.assign_epoch_start(epoch, log.log_end_offset)
+        log.append_as_leader(batch(3), epoch, NOW)
+        log.roll()
+    gone = log.segments[-3]
+    assert [header.leader_epoch for _, header in gone.headers()] == [2]
+    log.segments.remove(gone)
+    gone.remove_files()
+    log.append_as_leader(batch(3), 3, NOW)
+    expected = read_all(log), log.epochs.entries
+    moved = move(manager, house.dirs[1], piece=100)
+    assert (read_all(moved), moved.epochs.entries) == expected
+
+
+def test_transactions_are_open_or_aborted_in_the_copy_as_in_the_log(house: House, manager: LogManager) -> None:
+    log = filled(manager, 2)
+    log.append_as_leader(batch(2, pid=9, sequence=0, transactional=True), 0, NOW)
+    log.append_as_leader(marker(9, commit=False), 0, NOW, from_client=False)
+    log.append_as_leader(batch(2, pid=8, sequence=0, transactional=True), 0, NOW)
+    log.update_high_watermark(log.log_end_offset)
+    expected = log.last_stable_offset, log.aborted_transactions(0, 100)
+    moved = move(manager, house.dirs[1])
+    assert (moved.last_stable_offset, moved.aborted_transactions(0, 100)) == expected
+    assert expected == (9, [AbortedTxn(9, 6, 8, 9)])
+
+
+# The copy meanwhile
+
+
+def test_a_copy_given_up_goes(house: House, manager: LogManager) -> None:
+    filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    run(manager.future_logs.copy(tp(0), PIECE))
+    manager.future_logs.drop(tp(0))
+    assert manager.future_logs.logs == {}
+    assert [name for name in os.listdir(house.dirs[1]) if name.endswith("-future")] == []
+    assert manager.logs[tp(0)].log_dir == house.dirs[0]
+    manager._checkpoint_all()
+    assert checkpoint(house, 1, "recovery-point-offset-checkpoint") == "0\n0\n"
+
+
+def test_a_partition_is_deleted_with_its_copy(house: House, manager: LogManager) -> None:
+    filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    run(manager.delete(tp(0)))
+    assert (manager.logs, manager.future_logs.logs) == ({}, {})
+    for path in house.dirs:
+        assert all(name.endswith("-delete") for name in os.listdir(path) if name.startswith("t-0"))
+
+
+def test_settings_reach_the_copy(house: House, manager: LogManager) -> None:
+    filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    config = LogConfig(segment_bytes=777)
+    manager.update_topic_config("t", config)
+    assert manager.future_logs.logs[tp(0)].config is config
+
+
+def test_the_directory_of_the_copy_fails(house: House, manager: LogManager) -> None:
+    filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    run(manager.future_logs.copy(tp(0), 100))
+    manager.handle_failure(house.dirs[1])
+    assert (house.lost, manager.future_logs.logs) == ([house.dirs[1]], {})
+    manager.logs[tp(0)].append_as_leader(batch(1), 0, NOW)
+
+
+def test_the_directory_of_the_log_fails(house: House, manager: LogManager) -> None:
+    """The copy stays on the disk: it goes on once the directory is back."""
+    filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    run(manager.future_logs.copy(tp(0), 100))
+    manager.handle_failure(house.dirs[0])
+    assert (manager.logs, manager.future_logs.logs) == ({}, {})
+    kill(manager)
+    again = house.started()
+    assert tp(0) in again.logs and tp(0) in again.future_logs.logs
+    again._release_dirs()
+
+
+def test_a_copy_without_its_log_goes_when_the_log_is_made_anew(house: House, manager: LogManager) -> None:
+    filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    run(manager.future_logs.copy(tp(0), 100))
+    kill(manager)
+    os.rename(f"{house.dirs[0]}/t-0", f"{house.dirs[0]}/t-0.lost-stray")
+    again = house.started()
+    made = again.get_or_create(tp(0), ID)
+    assert made.log_end_offset == 0 and again.future_logs.logs == {}
+    again._release_dirs()
+
+
+def test_a_log_is_made_in_the_directory_that_was_asked_for(house: House, manager: LogManager) -> None:
+    manager.future_logs.preferred[tp(0)] = house.dirs[2]
+    assert manager.get_or_create(tp(0), ID, True).log_dir == house.dirs[2]
+    assert manager.future_logs.preferred == {}
+
+
+def test_a_copy_is_durable_only_as_far_as_its_log(house: House, manager: LogManager) -> None:
+    log = filled(manager)
+    futures = manager.future_logs
+    futures.create(tp(0), house.dirs[1])
+    copy_all(manager)
+    assert not futures.is_durable(tp(0))
+    run(futures.make_durable(tp(0)))
+    assert futures.is_durable(tp(0))
+    log.append_as_leader(batch(3), 0, NOW)
+    copy_all(manager)
+    assert futures.is_durable(tp(0))
+    log.flush()
+    assert not futures.is_durable(tp(0))
+
+
+def test_a_full_disk_stops_the_copy_only(house: House, manager: LogManager) -> None:
+    filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    house.fs.only, house.fs.fail = house.dirs[1] + "/", {"pwrite": FULL}
+    with pytest.raises(ApiError) as refused:
+        run(manager.future_logs.copy(tp(0), PIECE))
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    house.fs.fail = {}
+    house.clock.advance(1)
+    assert house.lost == []
+    copy_all(manager)
+    assert manager.future_logs.is_caught_up(tp(0))
+
+
+def test_moving_back_and_forth(house: House, manager: LogManager) -> None:
+    """Checkpoints of an earlier stay say nothing of the new one."""
+    log = filled(manager)
+    for number in (1, 0, 2, 0, 1):
+        log = move(manager, house.dirs[number])
+        log.append_as_leader(batch(2), 0, NOW)
+        log.update_high_watermark(log.log_end_offset)
+        log.increment_log_start_offset(log.log_end_offset - 2)
+    expected = content(log)
+    kill(manager)
+    again = house.started()
+    assert (content(again.logs[tp(0)]), again.logs[tp(0)].log_dir) == (expected, house.dirs[1])
+    again._release_dirs()

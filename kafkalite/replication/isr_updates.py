@@ -225,10 +225,12 @@ class IsrUpdates:
             log.info("%s: cannot read its state: %s", partition.topic_partition, error)
             self._settle_later(partition, pending)
             return
-        if partition.isr is not pending or current is None:
-            # Stopped meanwhile, or the topic is being deleted and this partition will be stopped.
+        if partition.isr is not pending:
             return
-        if current.leader_epoch == partition.leader_epoch:
+        if current is None:
+            # The topic is being deleted, and this partition will be stopped; or the znode is put back by hand.
+            self._settle_later(partition, pending)
+        elif current.leader_epoch == partition.leader_epoch:
             self._committed(partition, current)
             if current.isr == pending.proposed:
                 self._tell(partition.topic_partition)

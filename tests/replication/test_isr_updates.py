@@ -301,3 +301,16 @@ def test_a_lost_expansion_does_not_take_effect_after_it_was_given_up(cluster: Si
     cluster.run(1)
     assert [a.error for a in answers] == [ErrorCode.NONE]
     assert cluster.read().isr == (1, 2), "only these have record b"
+
+
+def test_a_state_that_was_removed_by_hand_and_put_back_does_not_end_the_changes(cluster: SimCluster) -> None:
+    path = topics.state_path(TP)
+    good = cluster.zookeeper.data(path)
+    cluster.admin.delete(path)
+    cluster.network.cut.add((3, 1))
+    cluster[1].produce("a", acks=1)
+    cluster.run(20)
+    assert isr(cluster).is_pending
+    cluster.admin.create(path, good)
+    cluster.run(20)
+    assert cluster.read().isr == (1, 2)

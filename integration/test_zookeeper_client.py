@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import time
@@ -198,6 +199,25 @@ def test_an_outage_longer_than_the_session(tmp_path: Path, loop: BlockingLoop) -
     finally:
         loop.run(client.close())
         server.stop()
+
+
+def test_a_client_that_keeps_sending_notices_that_no_answer_comes(
+    connect: ClientFactory, loop: BlockingLoop, zookeeper: EmbeddedZooKeeper
+) -> None:
+    client = connect("/silence", timeout_ms=3000)
+    states: list[SessionState] = []
+    client.add_listener(states.append)
+    zookeeper.pause()
+    try:
+        deadline = time.monotonic() + 10
+        while not states and time.monotonic() < deadline:
+            client.exists("/").addErrback(lambda _: None)
+            with contextlib.suppress(TimeoutError):
+                loop.wait(lambda: bool(states), 0.3)
+    finally:
+        zookeeper.resume()
+    assert states == [SessionState.SUSPENDED]
+    loop.wait(lambda: client.state is SessionState.CONNECTED, 30)
 
 
 def test_reconnecting_within_the_session_keeps_it(connect: ClientFactory, loop: BlockingLoop) -> None:

@@ -11,6 +11,7 @@ the file to look at when kazoo changes.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -114,10 +115,16 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             self.client.negotiated_ms = answer[0].time_out
         return answer
 
-    def _send_request(self, _: float, connect_timeout: float) -> None:
+    def _send_request(self, read_timeout: float, connect_timeout: float) -> None:
         client = self.client
         self._read_sock.recv(4096)
         client.awake = False  # cleared before the queue is looked at: see KazooSession.submit
+        now = time.monotonic()
+        if not client._pending:
+            self._answered = now
+        elif now - self._answered > read_timeout:
+            # kazoo pings only after a pause in sending, so a client that keeps sending would never notice
+            raise ConnectionDropped(f"no answer for {read_timeout:g} s")
         queue = client._queue
         out = bytearray()
         while queue and len(out) < _WRITE_SIZE:
@@ -137,6 +144,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _connect(self, *address: Any) -> Any:
         self._received = bytearray()
+        self._answered = time.monotonic()
         self._frame: bytes | None = None
         return super()._connect(*address)
 
@@ -148,6 +156,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             return None
         if not chunk:
             raise ConnectionDropped("ZooKeeper closed the connection")
+        self._answered = time.monotonic()
         received = self._received
         received += chunk
         position = 0

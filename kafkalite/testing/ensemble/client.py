@@ -142,6 +142,7 @@ class EnsembleClient:
         self._never: object = None
         self._last_send = 0.0
         self._last_turn = 0.0
+        self._answered = 0.0
         self._ping_jitter = 0.0
         self._ping_outstanding = False
 
@@ -224,7 +225,7 @@ class EnsembleClient:
         """A server's message arrived."""
         if connection is not self._connection:
             return
-        self._last_turn = self.io_clock.monotonic()
+        self._last_turn = self._answered = self.io_clock.monotonic()
         match message:
             case Accepted():
                 attach = Attach(self._io_session, self._last_zxid, self._wanted_timeout_ms)
@@ -329,9 +330,16 @@ class EnsembleClient:
 
     def _send(self, request: Request, pending: _Pending | None) -> None:
         assert self._connection is not None
+        now = self.io_clock.monotonic()
+        silent = bool(self._pending) and now - self._answered > self._io_timeout_ms * 2 / 3000
+        if not self._pending:
+            self._answered = now
         self._xid += 1
         self._pending.append((self._xid, pending))
-        self._last_send = self._last_turn = self.io_clock.monotonic()
+        if silent:
+            self.io_clock.call_later(0.0, self._give_up, self._connection)
+            return
+        self._last_send = self._last_turn = now
         self._connection.requests.send(Frame(self._xid, request, frame_size(request)))
 
     # the connection
@@ -366,6 +374,11 @@ class EnsembleClient:
         if self._phase is not _Phase.CONNECTING:
             self._change(_Phase.CONNECTING)
         self._connect_next()
+
+    def _give_up(self, connection: Connection) -> None:
+        """No answer came by ``connection`` for too long."""
+        if connection is self._connection:
+            self._drop()
 
     def _hang_up(self) -> None:
         self._cancel_timer()

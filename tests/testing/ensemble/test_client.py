@@ -70,6 +70,16 @@ def test_a_lost_connection_fails_requests_then_says_suspended_then_loses_the_wat
     assert order == [ConnectionLostError, SUSPENDED, WatchEvent(EventType.LOST, "/a")]
 
 
+def test_a_client_that_keeps_sending_notices_that_no_answer_comes() -> None:
+    fixture = Fixture()
+    noted = fixture.connect()
+    fixture.ensemble.cut(noted.client)
+    for _ in range(10):
+        noted.client.exists("/").addErrback(lambda _: None)
+        fixture.clock.advance(SESSION / 12)
+    assert noted.states == [CONNECTED, SUSPENDED]
+
+
 def test_a_watch_is_told_before_the_answers_that_follow_it() -> None:
     fixture = Fixture()
     client, other = fixture.connect(only=0).client, fixture.connect(only=0).client

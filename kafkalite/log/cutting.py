@@ -101,6 +101,15 @@ class CuttingLog(AppendingLog):
             self._guard(self._truncate, offset)
         return True
 
+    def recovery_point_after_cut(self, end: int) -> int:
+        """The recovery point once everything at and above ``end`` is cut: the start of the segment that is shortened.
+
+        That its file is shorter has to be flushed, too. With the recovery point at ``end``, and the next segment
+        beginning there, neither a flush nor a recovery would look at it, and lost power could bring its old end back.
+        """
+        number = self.segments.floor_index(end)
+        return min(self.recovery_point, self.segments[number].base_offset if number >= 0 else end)
+
     def _truncate(self, offset: int) -> None:
         segments = self.segments
         now_ms = self._services.clock.time_ms()
@@ -150,7 +159,7 @@ class CuttingLog(AppendingLog):
         self._cuts += 1
         self._forget_tail()
         self.log_end_offset = offset
-        self.recovery_point = min(self.recovery_point, offset)
+        self.recovery_point = self.recovery_point_after_cut(offset)
         self.high_watermark = max(self.log_start_offset, min(self.high_watermark, offset))
         self._hot_from = min(self._hot_from, self.segments.active.size)
         self._activated()

@@ -81,6 +81,8 @@ class LogLoader:
         producers = ProducerStateManager(
             self._folder, [offset for offset, suffixes in files.items() if SNAPSHOT_SUFFIX in suffixes]
         )
+        # A folder of a Kafka that kept no snapshots: no producer in it can still be known.
+        nothing_known = clean_shutdown and not producers.snapshots
         epochs_known = self._epochs.load()
         rebuild = self._load_segments(files)
         self._recover(producers, clean_shutdown, recovery_point, rebuild, epochs_known, cleaned_to)
@@ -103,8 +105,7 @@ class LogLoader:
         self._epochs.truncate_from_end(end)
         self._epochs.truncate_from_start(start)
         producers.remove_stray_snapshots(self._segments.bases)
-        if clean_shutdown and not producers.snapshots:
-            # A folder of a Kafka that kept no snapshots: no producer in it can still be known.
+        if nothing_known:
             producers.clear(end)
         else:
             expiration = self._services.producer_expiration_ms

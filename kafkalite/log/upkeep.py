@@ -136,9 +136,11 @@ class Upkeep:
         Otherwise batches that are written there anew would be taken to be on the disk (recovery point), or to be
         deleted (log start). Raises ``OSError``.
         """
-        for name, offset in ((RECOVERY_POINT, cut.recovery_point), (LOG_START_OFFSET, cut.log_start_offset)):
-            if end < offset:
-                self._write_now(name, cut.log_dir, {cut.topic_partition: end})
+        recovery_point = cut.recovery_point_after_cut(end)
+        if recovery_point < cut.recovery_point:
+            self._write_now(RECOVERY_POINT, cut.log_dir, {cut.topic_partition: recovery_point})
+        if end < cut.log_start_offset:
+            self._write_now(LOG_START_OFFSET, cut.log_dir, {cut.topic_partition: end})
 
     def forget(self, log_dir: str, topic_partition: TopicPartition) -> None:
         """``topic_partition`` is going to be made anew in ``log_dir``: no checkpoint may tell of the log that is gone.

@@ -113,7 +113,22 @@ def test_truncation_lowers_the_recovery_point_on_the_disk_first(directory: Direc
     directory.checkpoint()
     assert directory.on_disk(RECOVERY_POINT) == 12
     log.truncate_to(offset)
-    assert directory.on_disk(RECOVERY_POINT) == log.recovery_point == offset
+    assert directory.on_disk(RECOVERY_POINT) == log.recovery_point == log.segments.active.base_offset <= offset
+
+
+def test_a_shortened_segment_is_flushed_though_the_next_begins_at_the_cut(house: LogHouse) -> None:
+    """Else lost power could bring back what was cut off, under the batches of the next segment."""
+    house.fs = fs = Syncs()
+    log = house.create()
+    fill(log, [batch(1, size=50) for _ in range(4)])
+    log.flush()
+    shortened = log.segments[0]
+    log.truncate_to(shortened.base_offset + 1)
+    fs.paths.clear()
+    log.roll()
+    fill(log, [batch(1, size=50)])
+    log.flush()
+    assert log.segments.bases == [0, 1] and shortened.path in fs.paths
 
 
 def test_truncation_to_the_recovery_point_writes_no_checkpoint(directory: Directory) -> None:
@@ -121,6 +136,7 @@ def test_truncation_to_the_recovery_point_writes_no_checkpoint(directory: Direct
     fill(log, [batch(1, size=50) for _ in range(12)])
     log.flush()
     directory.checkpoint()
+    log.roll()
     fill(log, [batch(1, size=50)])
     directory.fs.fail["write_file"] = FULL
     directory.fs.only = RECOVERY_POINT
@@ -140,7 +156,7 @@ def test_a_full_disk_refuses_a_truncation_below_the_recovery_point(directory: Di
     assert log.log_end_offset == 12 and not directory.manager.offline_dirs
     directory.fs.fail.clear()
     assert log.truncate_to(3)
-    assert directory.on_disk(RECOVERY_POINT) == 3
+    assert directory.on_disk(RECOVERY_POINT) == log.segments.active.base_offset == 2
 
 
 def test_a_log_that_starts_anew_lowers_its_log_start_on_the_disk_first(directory: Directory) -> None:
@@ -182,6 +198,15 @@ def test_recovery_that_cuts_below_the_recovery_point_lowers_it_on_the_disk(direc
     os.truncate(path, os.path.getsize(path) - 1)
     again = directory.killed()
     assert directory.on_disk(RECOVERY_POINT) == again.recovery_point == again.log_end_offset == 3
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_one_missing_index_keeps_the_producers(house: LogHouse, suffix: str) -> None:
+    log = house.create()
+    fill(log, [batch(2, pid=4, sequence=0)])
+    log.close()
+    os.remove(f"{house.path}/{0:020d}{suffix}")
+    assert house.load(clean=True, recovery_point=2).producer_state.entries[4].last_sequence == 1
 
 
 # -- leader epochs

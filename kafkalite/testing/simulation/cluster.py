@@ -27,8 +27,8 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.network.client import BrokerConnection
 from kafkalite.replication.partition import Partition
 from kafkalite.testing.ensemble import Ensemble, EnsembleClient, Timing
+from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.edges import SimCleaners, SimExecutor, SimGuardian, SimWatchdog
-from kafkalite.testing.simulation.files import SimFileSystem
 from kafkalite.testing.simulation.reactor import SimReactor
 from kafkalite.testing.simulation.wires import Network, SimSockets
 from kafkalite.testing.simulation.world import Life, World
@@ -128,7 +128,7 @@ class SimBroker:
             **overrides,
         }
         clock = cluster.world.time_ms
-        self.files = cluster.make_files(lambda: clock() + self._node.clock_offset_ms)
+        self.disk = cluster.make_disk(lambda: clock() + self._node.clock_offset_ms)
 
     @property
     def services(self) -> BrokerServices | None:
@@ -166,6 +166,7 @@ class SimBroker:
         )
         life.keep.append(zk)
         life.at_end.append(lambda: zk.kill(silent=self._power_is_off))
+        files = self.disk.mount()
         guarded = config.values["zookeeper.session.guardian.enable"]
         guardian = self._guardian = SimGuardian(life, cluster.zookeeper.expire) if guarded else None
         watchdog = self._watchdog = SimWatchdog(life, cluster.zookeeper.expire)
@@ -174,11 +175,11 @@ class SimBroker:
             clock=life.clock,
             sockets=sockets,
             zk=zk,
-            fs=self.files,
+            fs=files,
             executor=SimExecutor(life),
             guardian=guardian,
             watchdog=watchdog,
-            cleaners=SimCleaners(life, self.files),
+            cleaners=SimCleaners(life, files),
             rng=world.rng(f"broker {self.id}"),
         )
         server = self.server = BrokerServer(config, edges)
@@ -222,7 +223,7 @@ class SimBroker:
             self.life.lose_power()
         self._power_is_off = False
         self._cluster.network.lose_power(self.host)
-        self.files.power_lost(self._cluster.world.rng(f"power {self.host}"))
+        self.disk.power_lost(self._cluster.world.rng(f"power {self.host}"))
 
     def pause(self) -> None:
         """SIGSTOP. The session ends by its timeout."""
@@ -282,7 +283,7 @@ class SimBroker:
     def _end(self, how: str) -> None:
         assert self.life is not None
         self.life.kill(how)
-        self.files.process_died()
+        self.disk.process_died()
 
     def _ended(self) -> None:
         self.status = Status.DOWN
@@ -292,8 +293,8 @@ class SimCluster:
     """Brokers 1 to ``brokers`` and the ZooKeeper that they share, on one network.
 
     Use it as a context manager, inside of its world's: within, its folder is the process's working directory, so that
-    paths (in messages, too) are the same in every run; the files go with it. ``make_files`` makes the file system of
-    one machine from its time of day in milliseconds.
+    paths (in messages, too) are the same in every run; the files go with it. ``make_disk`` makes the disk of one
+    machine from its time of day in milliseconds.
     """
 
     def __init__(
@@ -301,12 +302,12 @@ class SimCluster:
         world: World,
         brokers: int = 3,
         overrides: Mapping[str, str] | None = None,
-        make_files: Callable[[Callable[[], int]], SimFileSystem] = SimFileSystem,
+        make_disk: Callable[[Callable[[], int]], SimDisk] = SimDisk,
     ) -> None:
         self.world = world
         self.network = Network(world)
         self.zookeeper = Ensemble(world.clock, world.rng("zookeeper"), _ZOOKEEPER_SERVERS, _ZOOKEEPER_TIMING)
-        self.make_files = make_files
+        self.make_disk = make_disk
         self.folder = Path(tempfile.mkdtemp(prefix="kafkalite-", dir=_RAM_DISK if _RAM_DISK.is_dir() else None))
         self.brokers = {number: SimBroker(self, number, overrides or {}) for number in range(1, brokers + 1)}
         self._clients: dict[str, ClientNode] = {}

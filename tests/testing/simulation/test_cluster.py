@@ -10,7 +10,7 @@ import pytest
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
-from kafkalite.testing.simulation.files import SimFileSystem
+from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.world import World
 from tests.testing.simulation.slice import TOPIC, Workload
 
@@ -102,7 +102,7 @@ def test_a_broker_that_cannot_start_ends_and_says_why(cluster: SimCluster) -> No
     assert cluster.world.failures == []
 
 
-class ForgetfulFiles(SimFileSystem):
+class NotingDisk(SimDisk):
     """Notes what happens to its machine."""
 
     fates: list[str] = []
@@ -117,16 +117,16 @@ class ForgetfulFiles(SimFileSystem):
 
 
 def test_the_disk_hears_of_its_machine_s_fate() -> None:
-    with World(1) as world, SimCluster(world, 1, {"min.insync.replicas": "1"}, make_files=ForgetfulFiles) as cluster:
+    with World(1) as world, SimCluster(world, 1, {"min.insync.replicas": "1"}, make_disk=NotingDisk) as cluster:
         cluster.start_all()
-        ForgetfulFiles.fates.clear()
+        NotingDisk.fates.clear()
         cluster.lose_power(1)
         cluster.start(1)
         world.run_until(world.now + 10.0)
         assert cluster.brokers[1].status is Status.SERVING
         cluster.kill(1)
         cluster.lose_power(1)
-        assert ForgetfulFiles.fates == ["power", "process", "power"]
+        assert NotingDisk.fates == ["power", "process", "power"]
 
 
 def test_a_compacted_topic_is_compacted(cluster: SimCluster) -> None:

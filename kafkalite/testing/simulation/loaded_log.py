@@ -1,0 +1,93 @@
+"""What has to hold of a log that a start has just loaded, whatever happened to the process and the machine before.
+
+Answers to: nothing in Kafka. Deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from kafkalite.log.files import Folder
+from kafkalite.log.fs import FilePool, FileSystem
+from kafkalite.log.log import Log
+from kafkalite.log.producer_state import ProducerStateManager
+from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, read_any_header
+
+
+def check_loaded_log(log: Log) -> list[str]:
+    """What is wrong with ``log``; nothing has been appended to it since it was loaded.
+
+    Every batch is whole, intact and at its place; leader epochs and producers are those of the batches; the recovery
+    point is not above the end. Holes are allowed only in logs that were compacted.
+    """
+    faults: list[str] = []
+    batches = [(header, data) for header, data in _batches(log, faults)]
+    headers = [header for header, _ in batches]
+    if log.recovery_point > log.log_end_offset:
+        faults.append(f"the recovery point {log.recovery_point} is above the end {log.log_end_offset}")
+    if headers and not log.config.compacted and headers[-1].next_offset != log.log_end_offset:
+        faults.append(f"the last batch ends at {headers[-1].next_offset}, the log at {log.log_end_offset}")
+    faults += _epoch_faults(log, headers)
+    faults += _producer_faults(log, batches)
+    return [f"{log.dir}: {fault}" for fault in faults]
+
+
+def _batches(log: Log, faults: list[str]) -> Iterator[tuple[BatchHeader, memoryview]]:
+    end = log.segments[0].base_offset
+    for segment in log.segments:
+        if segment.base_offset < end:
+            faults.append(f"segment {segment.base_offset} begins below {end}, where the one before it ends")
+        elif segment.base_offset > end and not log.config.compacted:
+            faults.append(f"segment {segment.base_offset} begins behind {end}, where the one before it ends")
+        data = memoryview(segment.read(0, segment.size))
+        end = segment.base_offset
+        position = 0
+        while position < segment.size:
+            try:
+                header = read_any_header(data, position)
+                whole = position + header.size <= segment.size and check_crc(data, position, header)
+            except CorruptRecordError:
+                whole = False
+            if not whole:
+                faults.append(f"segment {segment.base_offset} has no whole batch at byte {position}")
+                return
+            if header.base_offset < end or (header.base_offset > end and not log.config.compacted):
+                faults.append(f"segment {segment.base_offset}: a batch begins at {header.base_offset}, not at {end}")
+            end = header.next_offset
+            yield header, data[position : position + header.size]
+            position += header.size
+
+
+def _epoch_faults(log: Log, headers: list[BatchHeader]) -> Iterator[str]:
+    expected: list[tuple[int, int]] = []
+    for header in headers:
+        if header.last_offset >= log.log_start_offset and (not expected or header.leader_epoch > expected[-1][0]):
+            expected.append((header.leader_epoch, max(header.base_offset, log.log_start_offset)))
+    # An epoch that begins at the end has no batch yet.
+    known = [(epoch, start) for epoch, start in log.epochs.entries if start < log.log_end_offset]
+    if log.config.compacted:
+        # The first batches of an epoch, or all of them, may have been compacted away.
+        starts = dict(known)
+        if any(starts.get(epoch, start + 1) > start for epoch, start in expected):
+            yield f"leader epochs are {known}, those of the batches {expected}"
+    elif known != expected:
+        yield f"leader epochs are {known}, those of the batches {expected}"
+
+
+def _producer_faults(log: Log, batches: list[tuple[BatchHeader, memoryview]]) -> Iterator[str]:
+    """Producers that wrote a batch that is still there; of others a snapshot may tell."""
+    rebuilt = ProducerStateManager(Folder(log.dir, FileSystem(), FilePool(1)))
+    for header, data in batches:
+        staged = rebuilt.stage(((0, header),), data, from_client=False, checks=False)
+        if staged is not None:
+            rebuilt.commit(staged)
+    for producer_id, entry in sorted(rebuilt.entries.items()):
+        known = log.producer_state.entries.get(producer_id)
+        if known is None:
+            yield f"producer {producer_id} is not known"
+            continue
+        expected = entry.producer_epoch, entry.last_sequence, entry.current_txn_first_offset
+        found = known.producer_epoch, known.last_sequence, known.current_txn_first_offset
+        # A marker of a transaction whose batches are gone is all that is left of it.
+        if found != expected and entry.batches:
+            yield f"producer {producer_id} has (epoch, sequence, transaction) {found}, its batches say {expected}"

@@ -205,7 +205,11 @@ def test_a_full_disk(disk: SimDisk, tmp_path: Path) -> None:
 def test_a_broken_disk(disk: SimDisk, tmp_path: Path, kind: str) -> None:
     fs = disk.mount()
     fd = written(fs, f"{tmp_path}/d/a", b"x")
-    work = {"read": lambda: fs.pread(fd, 1, 0), "write": lambda: fs.pwrite(fd, b"y", 0), "fsync": lambda: fs.fsync(fd)}
+    work: dict[str, Callable[[], object]] = {
+        "read": lambda: fs.pread(fd, 1, 0),
+        "write": lambda: fs.pwrite(fd, b"y", 0),
+        "fsync": lambda: fs.fsync(fd),
+    }
     disk.break_io(kind, after=2)
     for _ in range(2):
         work[kind]()

@@ -52,9 +52,10 @@ class BrokerMarkerChannel:
 
     def close(self) -> None:
         """Drop all connections; what is outstanding fails."""
-        for connection in self._connections.values():
+        # Taken away first, because each request that fails with its connection takes that out of the table.
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
             connection.close()
-        self._connections.clear()
 
 
 def _request(markers: Sequence[TransactionMarker]) -> Any:

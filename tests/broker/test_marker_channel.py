@@ -10,7 +10,7 @@ import pytest
 from kafkalite.broker.marker_channel import BrokerMarkerChannel
 from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import deferred
+from kafkalite.common.tasks import Future, deferred, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction.values import TransactionMarker
 from kafkalite.protocol.api_keys import ApiKey
@@ -70,6 +70,25 @@ class FakeConnection:
         self.closed = True
 
 
+class PendingConnection:
+    """Never answers; what is under way fails when it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._answer: Future[memoryview] = Future()
+
+    async def connect(self) -> None:
+        return None
+
+    def send(self, api_key: int, version: int, body: Any, timeout: float) -> Awaitable[memoryview]:  # noqa: ARG002
+        return self._answer
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._answer.errback(ConnectionResetError("closed"))
+
+
 class Opened:
     """The connections, in the order in which they were opened; the first ``broken`` ones break at their first use."""
 
@@ -125,3 +144,20 @@ def test_a_connection_that_broke_is_opened_anew() -> None:
     assert opened.connections[0].closed
     assert run(channel.send(BROKER, MARKERS))[8, TopicPartition("b", 0)] == ErrorCode.NONE
     assert len(opened.connections) == 2
+
+
+def test_a_request_under_way_when_all_is_closed_fails_alone() -> None:
+    """It takes its own connection out of the table, in the middle of the closing."""
+    opened: list[PendingConnection] = []
+
+    def open_(_: Broker) -> PendingConnection:
+        opened.append(PendingConnection())
+        return opened[-1]
+
+    channel = BrokerMarkerChannel(open_, 1.0)
+    failures: list[BaseException] = []
+    for broker in (Broker(2, ()), Broker(3, ())):
+        spawn(channel.send(broker, MARKERS), "sending markers", failures.append)
+    channel.close()
+    assert [type(failure) for failure in failures] == [ConnectionResetError, ConnectionResetError]
+    assert all(connection.closed for connection in opened)

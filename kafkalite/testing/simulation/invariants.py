@@ -190,6 +190,8 @@ class ZnodeInvariants:
         if change.kind is Kind.DELETED:
             self._producers.pop(path, None)
             return
+        if not change.data:
+            return  # made for a producer whose InitProducerId is under way
         metadata = transactions.decode_transaction(path, change.data, match[1])
         producer = metadata.producer_id, metadata.producer_epoch
         before = self._producers.get(path)

@@ -127,7 +127,7 @@ def _settings(rng: random.Random) -> dict[str, str]:
 
 def _topics(rng: random.Random) -> tuple[TopicPlan, ...]:
     plans = [TopicPlan("orders", rng.randint(1, 4)), TopicPlan("results", rng.randint(1, 3))]
-    compacted = (("cleanup.policy", "compact"), ("segment.bytes", str(rng.randint(1_500, 5_000))))
+    compacted = (("cleanup.policy", "compact"), ("segment.bytes", str(rng.randint(2_500, 6_000))))
     plans.append(TopicPlan("balances", rng.randint(1, 2), compacted))
     return tuple(plans)
 

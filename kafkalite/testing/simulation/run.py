@@ -22,7 +22,7 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import request_class
 from kafkalite.testing.ensemble import Transaction
 from kafkalite.testing.history.checker import check
-from kafkalite.testing.history.events import Acked, Event, Isolation, OffsetCommitted, Replica
+from kafkalite.testing.history.events import Acked, Compacted, Event, Isolation, OffsetCommitted, Replica
 from kafkalite.testing.simulation.clients.cluster import Cluster
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
@@ -127,6 +127,8 @@ class _History:
         count = sum(topic.partitions for topic in self._plan.topics)
         if not self._world.run_until(lambda: bool(made) and len(states()) == count, self._world.now + 30):
             raise TimeoutError("the topics were not made within 30 s")
+        compacted = {topic.name for topic in self._plan.topics if ("cleanup.policy", "compact") in topic.configs}
+        self._events += [Compacted(str(tp)) for tp in states() if tp.topic in compacted]
 
     async def _create(self, cluster: Cluster) -> None:
         make = request_class(ApiKey.CREATE_TOPICS)

@@ -10,11 +10,16 @@ from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, Protocol
 
 from kafkalite.testing.history.events import Isolation
+from kafkalite.testing.simulation.clients.consumer_protocol import STICKY
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
+from kafkalite.testing.simulation.clients.member import Member, MemberSettings
+from kafkalite.testing.simulation.clients.membership import MembershipSettings
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
 from kafkalite.testing.simulation.clients.sender import SenderSettings
+from kafkalite.testing.simulation.clients.transactional_producer import TransactionalProducer, TransactionalSettings
+from kafkalite.testing.simulation.clients.transformer import Transformer, TransformerSettings
 
 
 class Client(Protocol):
@@ -25,6 +30,32 @@ class Client(Protocol):
 
     def stop(self) -> None:
         """End once what is under way is done."""
+
+
+class Mortal(Client, Protocol):
+    """A client whose process may be killed."""
+
+    def kill(self) -> None:
+        """End at once."""
+
+
+class Passing:
+    """A client that leaves after some seconds, in order or ``killed``."""
+
+    def __init__(self, host: ClientHost, client: Mortal, seconds: float, killed: bool) -> None:
+        self._host = host
+        self._client = client
+        self._seconds = seconds
+        self._killed = killed
+
+    async def run(self) -> None:
+        """See :class:`Client`."""
+        self._host.clock.call_later(self._seconds, self._client.kill if self._killed else self._client.stop)
+        await self._client.run()
+
+    def stop(self) -> None:
+        """See :class:`Client`."""
+        self._client.stop()
 
 
 Make = Callable[[ClientHost, str, random.Random], Client]
@@ -68,10 +99,92 @@ def _reader(host: ClientHost, name: str, rng: random.Random) -> Client:
     return Reader(host, ReaderSettings(name, ("orders", "results"), fetch))
 
 
+def _transactional(host: ClientHost, name: str, rng: random.Random) -> Client:
+    settings = TransactionalSettings(
+        name,
+        f"{name}-id",
+        ("orders", "results"),
+        rate=rng.uniform(1, 4),
+        bunch=rng.randint(1, 10),
+        aborted=rng.choice((0.0, 0.2, 0.5)),
+        pause=rng.uniform(0.01, 0.3),
+        timeout_ms=rng.choice((2_000, 10_000)),
+        sender=SenderSettings(in_flight=rng.randint(1, 5)),
+    )
+    return TransactionalProducer(host, settings)
+
+
+def _member(host: ClientHost, name: str, rng: random.Random) -> Client:
+    membership = MembershipSettings(
+        "readers",
+        ("orders",),
+        instance=name if rng.random() < 0.3 else None,
+        session_timeout=rng.uniform(2, 6),
+        rebalance_timeout=rng.uniform(2, 5),
+        heartbeat=rng.uniform(0.1, 0.6),
+    )
+    fetch = FetchSettings(rng.choice(tuple(Isolation)))
+    member = Member(host, MemberSettings(name, membership, commit=rng.uniform(0.1, 0.8), fetch=fetch))
+    return member if rng.random() < 0.5 else Passing(host, member, rng.uniform(2, 9), killed=rng.random() < 0.5)
+
+
+def _sticky_member(host: ClientHost, name: str, rng: random.Random) -> Client:
+    membership = MembershipSettings(
+        "sticky-readers",
+        ("orders", "results"),
+        protocol=STICKY,
+        session_timeout=rng.uniform(2, 6),
+        heartbeat=rng.uniform(0.1, 0.6),
+    )
+    member = Member(host, MemberSettings(name, membership, commit=rng.uniform(0.1, 0.8)))
+    return member if rng.random() < 0.5 else Passing(host, member, rng.uniform(2, 9), killed=rng.random() < 0.5)
+
+
+def _transformer(host: ClientHost, name: str, rng: random.Random) -> Client:
+    membership = MembershipSettings("pipeline", ("orders",), session_timeout=rng.uniform(2, 6))
+    settings = TransformerSettings(
+        name,
+        f"{name}-id",
+        membership,
+        "results",
+        batch=rng.randint(2, 20),
+        aborted=rng.choice((0.0, 0.1)),
+        timeout_ms=rng.choice((2_000, 10_000)),
+    )
+    transformer = Transformer(host, settings)
+    return (
+        transformer if rng.random() < 0.6 else Passing(host, transformer, rng.uniform(3, 9), killed=rng.random() < 0.7)
+    )
+
+
+def _keyed(host: ClientHost, name: str, rng: random.Random) -> Client:
+    settings = ProducerSettings(
+        name,
+        ("balances",),
+        rate=rng.uniform(3, 8),
+        bunch=8,
+        keys=rng.randint(2, 12),
+        padding=rng.choice((20, 150)),
+        sender=SenderSettings(in_flight=rng.randint(1, 5), batch_records=8),
+    )
+    return Producer(host, settings)
+
+
+def _compacted_reader(host: ClientHost, name: str, rng: random.Random) -> Client:
+    fetch = FetchSettings(rng.choice(tuple(Isolation)), max_wait=rng.uniform(0.05, 0.5))
+    return Reader(host, ReaderSettings(name, ("balances",), fetch))
+
+
 CLIENTS: Final[dict[str, ClientSpec]] = {
     "idempotent": ClientSpec(_idempotent, 3, always=True),
     "plain": ClientSpec(_plain, 1),
     "hasty": ClientSpec(_hasty, 1),
     "reader": ClientSpec(_reader, 2, always=True),
+    "transactional": ClientSpec(_transactional, 2),
+    "member": ClientSpec(_member, 3, latest=8.0),
+    "sticky-member": ClientSpec(_sticky_member, 2, latest=8.0),
+    "transformer": ClientSpec(_transformer, 2, latest=5.0),
+    "keyed": ClientSpec(_keyed, 2),
+    "compacted-reader": ClientSpec(_compacted_reader, 1),
 }
 """By name; plans name them."""

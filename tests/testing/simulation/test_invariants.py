@@ -105,6 +105,7 @@ FINE: dict[str, Sequence[Sequence[ZnodeChange]]] = {
         [number("/controller_epoch", 1)],
     ],
     "a claim with its epoch": [[created("/controller"), number("/controller_epoch", 1)]],
+    "a transactional id that was given no producer yet": [[created(transactions.id_path(3, "x"))]],
     "a group that is deleted and comes back": [[generation(3)], [gone("/consumers/g/generation")], [generation(1)]],
     "a topic that is deleted and comes back": [
         [topic()],

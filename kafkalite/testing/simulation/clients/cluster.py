@@ -305,7 +305,7 @@ class Cluster:
     def close(self) -> None:
         """Close all connections, for good."""
         self._closed = True
-        for peer in self._peers.values():
+        for peer in list(self._peers.values()):
             if peer.link is not None:
                 peer.link.close()
         self._peers.clear()

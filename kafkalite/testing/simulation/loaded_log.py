@@ -5,12 +5,16 @@ Answers to: nothing in Kafka. Deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from kafkalite.log.config import LogConfig
 from kafkalite.log.files import Folder
 from kafkalite.log.fs import FilePool, FileSystem
 from kafkalite.log.log import Log
+from kafkalite.log.log_dir import LogDir
 from kafkalite.log.producer_state import ProducerStateManager
+from kafkalite.log.services import LogServices
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, read_any_header
 
 
@@ -30,6 +34,25 @@ def check_loaded_log(log: Log) -> list[str]:
     faults += _epoch_faults(log, headers)
     faults += _producer_faults(log, batches)
     return [f"{log.dir}: {fault}" for fault in faults]
+
+
+@contextmanager
+def checked_loads(tell: Callable[[str], object]) -> Iterator[None]:
+    """Within, every log that a start loads is checked; ``tell`` is called with each fault."""
+    load = LogDir.load
+
+    def checked(self: LogDir, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
+        logs = load(self, config_of, services)
+        for loaded in logs:
+            for fault in check_loaded_log(loaded):
+                tell(fault)
+        return logs
+
+    LogDir.load = checked  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        LogDir.load = load  # type: ignore[method-assign]
 
 
 def _batches(log: Log, faults: list[str]) -> Iterator[tuple[BatchHeader, memoryview]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import NewTopic
 
 from integration.faults.cluster import create_topic
@@ -162,3 +163,35 @@ def test_no_feature_can_be_updated(shared_cluster: LocalCluster, version: int) -
             "Can not provide versionLevel: 0 less than 1 without setting the SAFE downgradeType in the request.",
         ),
     }
+
+
+def test_timestamps_that_mean_nothing_are_refused(shared_cluster: LocalCluster) -> None:
+    topic = new_topic(shared_cluster, [1])
+    with RawClient(shared_cluster.address(1)) as client:
+        found = {timestamp: client.list_offset(topic, timestamp)[0] for timestamp in (-1, -2, -6, -99, 0)}
+    refused = ErrorCode.UNSUPPORTED_VERSION
+    assert found == {-1: 0, -2: 0, -6: refused, -99: refused, 0: 0}
+
+
+def test_topics_cannot_ask_for_tiered_storage(shared_cluster: LocalCluster) -> None:
+    topic = NewTopic(fresh_topic("differences"), 1, 1, config={"remote.storage.enable": "true"})
+    with pytest.raises(KafkaException, match="Tiered Storage functionality is disabled in the broker"):
+        ask_controller(shared_cluster.bootstrap, lambda client: client.create_topics([topic]))
+
+
+def test_a_reassignment_that_does_not_exist_cannot_be_cancelled(shared_cluster: LocalCluster) -> None:
+    topic = new_topic(shared_cluster, [1])
+    kind = request_class(ApiKey.ALTER_PARTITION_REASSIGNMENTS).ReassignableTopic
+    asked = [
+        kind(name=name, partitions=[kind.ReassignablePartition(partition_index=index, replicas=None)])
+        for name, index in ((topic, 0), (f"no-{topic}", 0))
+    ]
+    answers = []
+    for broker_id in shared_cluster.broker_ids:
+        with AnyClient(shared_cluster.address(broker_id)) as client:
+            answers.append(client.ask(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout_ms=10000, topics=asked))
+    (answer,) = [each for each in answers if each.error_code != ErrorCode.NOT_CONTROLLER]
+    for found in answer.responses:
+        (partition,) = found.partitions
+        assert partition.error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+        assert partition.error_message == "No partition reassignment is in progress."

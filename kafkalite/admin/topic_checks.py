@@ -33,9 +33,15 @@ def check_configs(configs: Mapping[str, str | None], broker_values: Mapping[str,
     if unknown:
         raise ApiError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {unknown[0]}")
     try:
-        log_config(broker_values, texts)
+        config = log_config(broker_values, texts)
     except ConfigError as error:
         raise ApiError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    if config.remote_storage_enable:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage.",
+        )
     return texts
 
 

@@ -15,7 +15,9 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
 from kafkalite.replication.results import (
     EARLIEST_LOCAL_TIMESTAMP,
+    EARLIEST_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,
+    LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
     READ_UNCOMMITTED,
     OffsetResult,
@@ -23,7 +25,15 @@ from kafkalite.replication.results import (
 
 DEBUGGING_REPLICA: Final = -2
 """Replica id of a tool that asks any replica, not only the leader."""
-_SPECIAL_FROM: Final = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL_TIMESTAMP: 8, LATEST_TIERED_TIMESTAMP: 9}
+_SPECIAL_FROM: Final = {
+    LATEST_TIMESTAMP: 0,
+    EARLIEST_TIMESTAMP: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
+"""The negative timestamps that mean something, and the first version in which they do."""
+_NEVER: Final = 1 << 15
 
 
 async def handle(context: RequestContext, request: Any) -> Any:
@@ -73,7 +83,7 @@ def _oldest(context: RequestContext, request: Any, tp: TopicPartition, partition
 
 async def _find(context: RequestContext, request: Any, tp: TopicPartition, partition: Any) -> OffsetResult:
     version, timestamp = context.version, partition.timestamp
-    if version < _SPECIAL_FROM.get(timestamp, 0):
+    if timestamp < 0 and version < _SPECIAL_FROM.get(timestamp, _NEVER):
         return OffsetResult(ErrorCode.UNSUPPORTED_VERSION)
     if context.services.metadata.state(tp) is None:
         return OffsetResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -33,6 +33,7 @@ from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 log = logging.getLogger(__name__)
 _OK = (ErrorCode.NONE, "")
+_NOT_IN_PROGRESS = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
 _GOING = (
     ReplicaPhase.OFFLINE,
     ReplicaPhase.DELETION_STARTED,
@@ -87,12 +88,12 @@ class Reassignments:
         plans: dict[TopicPartition, PartitionAssignment] = {}
         for topic_partition, target in wanted.items():
             current = context.assignment(topic_partition)
-            if current is None or topic_partition not in context.states:
+            if target is None and (current is None or not current.is_being_reassigned):
+                answers[topic_partition] = _NOT_IN_PROGRESS
+            elif current is None or topic_partition not in context.states:
                 answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
             elif context.is_deleting(topic_partition):
                 answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is being deleted."
-            elif target is None and not current.is_being_reassigned:
-                answers[topic_partition] = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ""
             else:
                 new = current.origin if target is None else tuple(target)
                 wrong = invalid_target(context, current, new) if target is not None else ""

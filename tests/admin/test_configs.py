@@ -181,6 +181,7 @@ def test_only_checking_writes_nothing() -> None:
         (TOPIC, "a/b", {"flush.ms": "9"}, ErrorCode.INVALID_TOPIC_EXCEPTION),
         (TOPIC, "t", {"nonsense": "9"}, ErrorCode.INVALID_CONFIG),
         (TOPIC, "t", {"flush.ms": "x"}, ErrorCode.INVALID_CONFIG),
+        (TOPIC, "t", {"remote.storage.enable": "true"}, ErrorCode.INVALID_CONFIG),
         (TOPIC, "t", {"flush.ms": None}, ErrorCode.INVALID_REQUEST),
         (BROKER, "2", {"message.max.bytes": "9"}, ErrorCode.INVALID_REQUEST),
         (BROKER, "x", {"message.max.bytes": "9"}, ErrorCode.INVALID_REQUEST),

@@ -311,7 +311,7 @@ def test_list_offsets(version: int) -> None:
 
 @pytest.mark.parametrize(
     ("version", "timestamp", "error"),
-    [(6, -3, 35), (7, -3, 0), (7, -4, 35), (8, -4, 0), (8, -5, 35), (9, -5, 0)],
+    [(6, -3, 35), (7, -3, 0), (7, -4, 35), (8, -4, 0), (8, -5, 35), (9, -5, 0), (9, -6, 35), (1, -99, 35)],
 )
 def test_special_timestamps_have_their_versions(version: int, timestamp: int, error: int) -> None:
     broker = FakeBroker()

@@ -154,6 +154,13 @@ def test_nothing_is_verified_where_that_is_switched_off() -> None:
     assert not house.verifier.asked and len(house.appended) == 1
 
 
+def test_verification_may_be_switched_off_while_the_broker_runs() -> None:
+    house = House()
+    assert house.broker.config.update_default({"transaction.partition.verification.enable": "false"})
+    house.send((T0, batch()))
+    assert not house.verifier.asked and len(house.appended) == 1
+
+
 def test_partitions_that_are_not_here_are_left_to_the_replicas() -> None:
     house = House()
     other = TopicPartition("t", 7)

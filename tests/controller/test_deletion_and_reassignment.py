@@ -252,6 +252,7 @@ def test_a_cancellation_that_would_lose_the_data_is_refused() -> None:
         ("t-0", [9], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
         ("t-1", [1], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ("t-0", None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
+        ("t-1", None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS),
     ],
 )
 def test_wrong_reassignments_are_refused(name: str, target: list[int] | None, code: ErrorCode) -> None:

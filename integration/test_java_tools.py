@@ -11,7 +11,7 @@ import pytest
 
 from integration.harness.clients import fresh_topic
 from integration.harness.java import KAFKA_3_9, run_tool
-from integration.harness.records import CODECS, make_items
+from integration.harness.records import CODECS, DAILY_CODECS, make_items
 from integration.harness.wait import wait_for
 from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
@@ -46,7 +46,9 @@ def parsed(keys: bool = True) -> list[str]:
     return ["--property", f"parse.key={str(keys).lower()}", "--property", "key.separator=:"] if keys else []
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize(
+    "codec", [codec if codec in DAILY_CODECS else pytest.param(codec, marks=pytest.mark.full) for codec in CODECS]
+)
 def test_console_producer_and_consumer(shared_cluster: LocalCluster, codec: str) -> None:
     """Every codec, keys, headers, explicit partition and offset (which needs no group), timestamps shown."""
     topic = create(shared_cluster, f"console-{codec}")

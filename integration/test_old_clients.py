@@ -7,7 +7,7 @@ import pytest
 from integration.harness.clients import fresh_topic
 from integration.harness.java import KAFKA_0_8, KAFKA_0_10, KAFKA_3_9, run_tool
 from integration.harness.peers import Peer
-from integration.harness.records import FIRST_TIMESTAMP, Item
+from integration.harness.records import DAILY_CODECS, FIRST_TIMESTAMP, Item
 from integration.test_clients_confluent import Confluent
 from kafkalite.embedded.cluster import LocalCluster
 
@@ -15,6 +15,14 @@ RECORDS = 150
 PEERS = (KAFKA_0_10, KAFKA_0_8)
 OLD = pytest.mark.parametrize(
     "peer", [KAFKA_0_10, pytest.param(KAFKA_0_8, marks=pytest.mark.full)], ids=lambda peer: peer.name
+)
+
+EVERY_CODEC = pytest.mark.parametrize(
+    "codec",
+    [
+        codec if codec in DAILY_CODECS else pytest.param(codec, marks=pytest.mark.full)
+        for codec in ("none", "gzip", "snappy", "lz4")
+    ],
 )
 
 
@@ -26,7 +34,7 @@ def create(cluster: LocalCluster, prefix: str) -> str:
 
 
 @OLD
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+@EVERY_CODEC
 def test_old_producer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> None:
     """What an old console producer sends, a new client reads: keys, order, every codec of the time."""
     topic = create(shared_cluster, "old")
@@ -44,7 +52,7 @@ def test_old_producer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> N
 
 
 @OLD
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4"])
+@EVERY_CODEC
 def test_old_consumer(shared_cluster: LocalCluster, peer: Peer, codec: str) -> None:
     """What a new client sends, an old SimpleConsumerShell reads: batches go down to the old format."""
     topic = create(shared_cluster, "down")

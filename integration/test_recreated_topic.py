@@ -88,7 +88,7 @@ def judge(cluster: LocalCluster, records: int, old_epoch: int) -> None:
     wait_in_sync(cluster, TOPIC, PARTITIONS)
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("stop", marks=pytest.mark.full)])
 def test_deleted_as_it_should_be(make_cluster: ClusterFactory, how: str) -> None:
     """The deletion waits for the broker that is down, as Kafka's does, and is carried out when it is back."""
     cluster = make_cluster(3, OVERRIDES)
@@ -104,7 +104,7 @@ def test_deleted_as_it_should_be(make_cluster: ClusterFactory, how: str) -> None
     judge(cluster, fill(cluster, NEW, 2), old_epoch)
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
+@pytest.mark.parametrize("how", ["kill", pytest.param("stop", marks=pytest.mark.full)])
 def test_made_anew_while_a_replica_is_down(make_cluster: ClusterFactory, how: str) -> None:
     """Somebody helps the deletion along by hand in ZooKeeper, as operators do. The broker comes back with old logs."""
     cluster = make_cluster(3, OVERRIDES)

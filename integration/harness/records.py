@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+DAILY_CODECS = ("none", "lz4")
+"""Of the tests in which every codec takes a Java program of its own."""
 FIRST_TIMESTAMP = 1_700_000_000_000
 
 

@@ -156,7 +156,8 @@ def pipeline(shared_cluster: LocalCluster, topic: str, tmp_path: Path) -> Iterat
 @pytest.mark.parametrize(
     "kills",
     [
-        1,
+        0,
+        pytest.param(1, marks=pytest.mark.full),
         pytest.param(
             10, marks=[pytest.mark.soak, pytest.mark.skipif(not SOAK, reason="make soak, or KAFKALITE_SOAK=1")]
         ),

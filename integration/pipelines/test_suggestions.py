@@ -57,6 +57,7 @@ def check(scores: Scores, user: str, items: list[dict[str, Any]], count: int) ->
     assert max(scores.values(), default=0.0) <= given[-1] + 2e-6, user
 
 
+@pytest.mark.full
 def test_suggestions_as_ratings_arrive(
     spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

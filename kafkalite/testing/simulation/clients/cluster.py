@@ -161,8 +161,6 @@ class Cluster:
         for topic in answer.topics:
             if topic.name in self._wanted:
                 self._learn(topic)
-        if any(topic not in self.topics for topic in self._wanted):
-            self._needed = True
 
     def _learn(self, topic: Any) -> None:
         name = topic.name
@@ -183,8 +181,6 @@ class Cluster:
             # An answer of a broker that lags must not bring an older leader back (KIP-320).
             if entry.leader_epoch >= self._leaders.get(partition, NO_LEADER).epoch:
                 self._leaders[partition] = Leader(entry.leader_id, entry.leader_epoch)
-            if entry.leader_id < 0:
-                self._needed = True
 
     def _forget(self, topic: str) -> None:
         for partition in range(self.topics.pop(topic, 0)):

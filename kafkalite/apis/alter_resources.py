@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kafkalite.apis.context import RequestContext
+from kafkalite.apis.error_responses import refusal
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
@@ -37,10 +38,11 @@ async def altered(
             if named[resource.resource_type, resource.resource_name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             await alter(resource)
-        except ApiError as error:
-            response.error_code, response.error_message = error.code, error.message
-        except Exception:
-            log.exception("Altering the configuration of %s failed", resource.resource_name)
-            response.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        except Exception as error:
+            refused = refusal(error)
+            if refused is None:
+                log.exception("Altering the configuration of %s failed", resource.resource_name)
+                refused = ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            response.error_code, response.error_message = refused.code, refused.message or None
         responses.append(response)
     return kind(version=context.version, responses=responses)

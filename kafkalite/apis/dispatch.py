@@ -11,12 +11,12 @@ from typing import Any
 
 from kafkalite.apis.api_versions import unsupported_version_answer
 from kafkalite.apis.context import RequestContext
-from kafkalite.apis.error_responses import error_response
+from kafkalite.apis.error_responses import error_response, refusal
 from kafkalite.apis.fetch import FetchApi
 from kafkalite.apis.produce import ProduceApi
 from kafkalite.apis.registry import SERVED, Handler, load_handler
 from kafkalite.apis.services import BrokerServices
-from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import spawn
 from kafkalite.network.request import Request
 from kafkalite.protocol.api_keys import ApiKey
@@ -109,8 +109,9 @@ def _answer(request: Request, message: Any, response: Any) -> None:
 
 def _answer_failure(request: Request, message: Any, error: Exception) -> None:
     header = request.header
-    if isinstance(error, ApiError):
-        code, text = error.code, error.message or None
+    refused = refusal(error)
+    if refused is not None:
+        code, text = refused.code, refused.message or None
     else:
         log.error("Handling of %r failed", header, exc_info=error)
         code, text = ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED

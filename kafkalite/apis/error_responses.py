@@ -10,8 +10,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.protocol.codec import response_class
+from kafkalite.zk.port import ConnectionLostError, SessionExpiredError
+
+
+def refusal(error: Exception) -> ApiError | None:
+    """What a client is told of ``error``; ``None`` where no error of the broker's own explains it.
+
+    A lost ZooKeeper connection is REQUEST_TIMED_OUT: Kafka waits for the connection to come back until the client's
+    time is over, and clients that are told so try again.
+    """
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, ConnectionLostError | SessionExpiredError):
+        return ApiError(
+            ErrorCode.REQUEST_TIMED_OUT, "This broker has no connection to ZooKeeper now. Try again, or ask another."
+        )
+    return None
 
 
 def error_response(api_key: int, version: int, request: Any, code: ErrorCode, message: str | None = None) -> Any:

@@ -219,7 +219,7 @@ class FakeBroker:
     def __init__(self, static: dict[str, str] | None = None) -> None:
         self.clock = ManualClock()
         self.zookeeper = MemoryZooKeeper()
-        client = self.zookeeper.client()
+        self.client = client = self.zookeeper.client()
         deferred(ensure_paths(client))
         self.metadata = MetadataCache(self.clock.monotonic)
         self.metadata.update_brokers({number: broker(number) for number in (1, 2, 3)})

@@ -188,6 +188,23 @@ def test_incremental_alter_configs(version: int) -> None:
     assert [r.error_code for r in twice.responses] == [ErrorCode.INVALID_REQUEST] * 2
 
 
+def test_a_lost_zookeeper_connection_is_a_time_out_without_a_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    broker = FakeBroker()
+    broker.client.lose_connection()
+    key = ApiKey.INCREMENTAL_ALTER_CONFIGS
+    config = struct(key, "AlterConfigsResource.AlterableConfig", 1, name="flush.ms", config_operation=0, value="7")
+    resource = struct(key, "AlterConfigsResource", 1, resource_type=2, resource_name="t", configs=[config])
+    (response,) = broker.call(key, 1, resources=[resource], validate_only=False).responses
+    assert response.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "ZooKeeper" in response.error_message
+    described = struct(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigsResource", 4, resource_type=2, resource_name="t")
+    answer = broker.call(
+        ApiKey.DESCRIBE_CONFIGS, 4, resources=[described], include_synonyms=False, include_documentation=False
+    )
+    assert [result.error_code for result in answer.results] == [ErrorCode.REQUEST_TIMED_OUT]
+    assert caplog.text == ""
+
+
 @pytest.mark.parametrize("version", versions(ApiKey.DESCRIBE_CLUSTER))
 def test_describe_cluster(version: int) -> None:
     broker = FakeBroker()

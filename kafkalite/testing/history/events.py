@@ -239,9 +239,9 @@ ENDLESS = 1 << 62
 
 
 class Compacted(NamedTuple):
-    """The partition is compacted: of each key at least the last record stays, a tombstone for a while only."""
+    """The topic is compacted: of each key at least the last record stays, a tombstone for a while only."""
 
-    partition: str
+    topic: str
 
 
 class Deleting(NamedTuple):

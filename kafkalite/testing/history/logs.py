@@ -28,10 +28,15 @@ class Logs:
         self._epochs: dict[tuple[str, int], int] = {}
         self._compacted: set[str] = set()
         self._deleted: dict[str, int] = {}
+        self._last_of_keys: dict[str, dict[str, int]] = {}
 
     def compacted(self, event: Compacted) -> None:
-        """Records of this partition may be gone where a later one has their key."""
-        self._compacted.add(event.partition)
+        """Records of this topic may be gone where a later one has their key."""
+        self._compacted.add(event.topic)
+
+    def is_compacted(self, partition: str) -> bool:
+        """Whether the topic of ``partition`` is."""
+        return bool(self._compacted) and partition.rpartition("-")[0] in self._compacted
 
     def deleting(self, event: Deleting) -> None:
         """Records below an offset may be gone."""
@@ -39,7 +44,27 @@ class Logs:
 
     def may_be_gone(self, partition: str, offset: int) -> bool:
         """Whether what stood at ``offset`` (-1: it is not known where) may have been deleted or compacted away."""
-        return partition in self._compacted or offset < self._deleted.get(partition, NOWHERE)
+        return self.is_compacted(partition) or offset < self._deleted.get(partition, NOWHERE)
+
+    def may_be_passed_over(self, partition: str, offset: int, producers: Producers) -> bool:
+        """Whether a reader may have found nothing where ``offset`` is: deleted, or compacted away for a later record.
+
+        Replicas are compacted one by one, so what one of them holds another may have given up long before.
+        """
+        if offset < self._deleted.get(partition, NOWHERE):
+            return True
+        if not self.is_compacted(partition):
+            return False
+        last = self._last_of_keys.get(partition)
+        if last is None:
+            last = self._last_of_keys[partition] = {}
+            for at, record in self._logs[partition].items():
+                sending = None if record is None else producers.records.get(record)
+                if sending is not None and sending.key is not None:
+                    last[sending.key] = max(at, last.get(sending.key, NOWHERE))
+        record = self._logs[partition].get(offset)
+        sending = None if record is None else producers.records.get(record)
+        return sending is not None and sending.key is not None and (sending.tombstone or last[sending.key] > offset)
 
     def superseded(self, partition: str, producers: Producers) -> set[int]:
         """Offsets of a compacted partition at which a record stands whose key a later record has.
@@ -165,7 +190,7 @@ class Logs:
     def _check_whole(self, partition: str, broker: int, entries: tuple[Entry, ...]) -> None:
         for before, after in pairwise(entries):
             where = f"{after.record or 'a marker'} in {partition} at offset {after.offset} on broker {broker}"
-            if after.offset != before.offset + 1 and partition not in self._compacted:
+            if after.offset != before.offset + 1 and not self.is_compacted(partition):
                 self._breaches.add(Rule.WHOLE, f"{where}: comes after offset {before.offset}")
             if after.leader_epoch < before.leader_epoch:
                 self._breaches.add(
@@ -178,7 +203,7 @@ class Logs:
         doubtful: set[tuple[str, str]] = set()
         keyed: dict[RecordId, Sending] = {}
         for record, sending in producers.records.items():
-            if sending.partition not in self._compacted or sending.key is None or self.is_deleted(sending.partition):
+            if not self.is_compacted(sending.partition) or sending.key is None or self.is_deleted(sending.partition):
                 continue
             if sending.transaction is not None and not sending.transaction.visible:
                 continue
@@ -223,7 +248,7 @@ class Logs:
                 )
 
     def _compare(self, partition: str, replicas: dict[int, tuple[Entry, ...]]) -> None:
-        if partition in self._compacted:
+        if self.is_compacted(partition):
             self._compare_compacted(partition, replicas)
             return
         if partition in self._deleted:

@@ -106,6 +106,8 @@ class Readers:
             transaction = None if sending is None else sending.transaction
             if span.committed and transaction is not None and not transaction.visible:
                 continue
+            if logs.may_be_passed_over(span.partition, offset, self._producers):
+                continue
             self._breaches.add(
                 Rule.COMPLETE, f"{record} in {span.partition} at offset {offset}: {span.reader} passed over it"
             )

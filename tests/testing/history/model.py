@@ -100,7 +100,7 @@ class Model:
         self._trimmed = Partition(TRIMMED)
         self._keys: dict[RecordId, tuple[str, bool]] = {}
         self._start = 0
-        self.events.append(Compacted(COMPACTED))
+        self.events.append(Compacted(COMPACTED.removesuffix("-0")))
         self._source, self._target = Partition(SOURCE), Partition(TARGET)
         self._transformed = 0
         self._numbers["pipe"] = 0
@@ -332,6 +332,13 @@ class Model:
             self.events.append(Positioned("last-read_uncommitted", log.name, 0))
             self._read("last-read_uncommitted", Isolation.READ_UNCOMMITTED, log, 0, len(log.log))
             self.events += [Replica(log.name, broker, tuple(log.log)) for broker in BROKERS]
+        for reader in ("early", "late"):
+            self.events.append(Positioned(reader, COMPACTED, 0))
+            for entry in self._compact(self._compacted.log):
+                self.events.append(
+                    Read(reader, Isolation.READ_UNCOMMITTED, COMPACTED, entry.offset, entry.record)
+                )
+            self.events.append(Reached(reader, Isolation.READ_UNCOMMITTED, COMPACTED, len(self._compacted.log)))
         for broker in BROKERS:
             self.events.append(Replica(COMPACTED, broker, tuple(self._compact(self._compacted.log))))
             start = self._chance.randrange(self._start + 1)

@@ -582,3 +582,11 @@ def committed_and_not_made(history: History, chance: random.Random) -> str:
     some = chance.choice(results(history))
     remove(history, some)
     return f"{some.partition} at offset {some.offset}: committed as read"
+
+
+@breaks(Rule.COMPLETE)
+def the_last_value_is_passed_over(history: History, chance: random.Random) -> str:
+    sent, _ = last_of_a_key(history, chance, tombstone=False)
+    some = next(event for event in all_of(history, Read) if event.record == sent.record)
+    remove(history, some)
+    return where(sent.record, COMPACTED, some.offset)

@@ -67,8 +67,7 @@ class Admin:
         """Make a topic; with ``cleanup.policy=compact`` the history learns that it is compacted."""
         settings = dict(configs or {})
         if "compact" in settings.get("cleanup.policy", ""):
-            for number in range(len(assignment) or partitions):
-                self._host.note(Compacted(f"{topic}-{number}"))
+            self._host.note(Compacted(topic))
         kind, version = request_class(ApiKey.CREATE_TOPICS).CreatableTopic, 7
         wanted = kind(
             version=version,

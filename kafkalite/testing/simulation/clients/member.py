@@ -44,6 +44,8 @@ class GroupReader:
         self.given: list[tuple[TopicPartition, Given]] = []
         """What was read and not taken by the caller yet; kept where :attr:`keep` is set."""
         self.keep = False
+        self._unplaced: tuple[TopicPartition, ...] = ()
+        """What is assigned and not read yet."""
         self._cluster = cluster
         self._host = cluster.host
         self._heard = cluster.host.clock.monotonic()
@@ -65,43 +67,41 @@ class GroupReader:
         if not membership.rejoin:
             if await membership.heartbeat():
                 self._heard = now()
+            if not membership.rejoin:
+                await self._place()
             return not membership.rejoin
         if not self._cooperative:
             self._give_up(())
-        membership.owned = self.assigned
+        membership.owned = (*self.assigned, *self._unplaced)
         await self._cluster.known(membership.settings.topics, 1.0)
         assigned = await membership.join()
         if assigned is None:
             await self._host.sleep(self._cluster.patience.retry * (1 + self._host.rng.random()))
             return False
         self._heard = now()
-        revoked = [partition for partition in self.assigned if partition not in assigned]
+        revoked = [partition for partition in membership.owned if partition not in assigned]
         self._give_up(assigned)
-        new = [partition for partition in assigned if partition not in self.fetcher.positions]
-        committed = await membership.committed(new)
-        if committed is None:
-            # Nothing of it can be read; the next turn asks again by joining again.
-            membership.rejoin = True
-            return False
-        self.fetcher.assign({**dict.fromkeys(self.assigned, -1), **committed})
+        self._unplaced = tuple(partition for partition in assigned if partition not in self.fetcher.positions)
+        await self._place()
         if revoked and self._cooperative:
             membership.rejoin = True
         return True
 
-    async def rewind(self) -> bool:
-        """Go back to what is committed; ``False`` where that cannot be told, and then it joins again."""
-        self.given, self.consumed = [], {}
-        committed = await self.membership.committed(self.assigned)
-        if committed is None:
-            self._give_up(())
-            self.membership.rejoin = True
-            return False
-        for partition, offset in committed.items():
-            if partition in self.fetcher.positions:
-                self.fetcher.seek(partition, offset)
-        self.given, self.consumed = [], {}
-        self.fetcher.kick()
-        return True
+    async def _place(self) -> None:
+        """Begin to read what is assigned where the group has come to, if that can be told now: not while a transaction
+        may change it, for one."""
+        new = self._unplaced
+        committed = await self.membership.committed(new) if new else None
+        if committed is not None and self._unplaced == new:
+            self._unplaced = ()
+            self.fetcher.assign({**dict.fromkeys(self.assigned, -1), **committed})
+
+    async def rewind(self) -> None:
+        """Go back to what is committed, now or as soon as that can be told."""
+        owned = (*self.assigned, *self._unplaced)
+        self._give_up(())
+        self._unplaced = owned
+        await self._place()
 
     def close(self) -> None:
         """End at once."""
@@ -111,6 +111,7 @@ class GroupReader:
     def _give_up(self, kept: tuple[TopicPartition, ...]) -> None:
         """Read no partition but these any more."""
         self.fetcher.assign({partition: -1 for partition in self.assigned if partition in kept})
+        self._unplaced = tuple(partition for partition in self._unplaced if partition in kept)
         self.consumed = {partition: found for partition, found in self.consumed.items() if partition in kept}
         self.given = [(partition, given) for partition, given in self.given if partition in kept]
 

@@ -16,7 +16,7 @@ from kafkalite.testing.simulation.clients.membership import MembershipSettings
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
 from kafkalite.testing.simulation.clients.transformer import Transformer, TransformerSettings
-from tests.testing.simulation.clients.brokers import Brokers, Fault, lose_answer, lose_request, once
+from tests.testing.simulation.clients.brokers import Brokers, Call, Fault, Wire, lose_answer, lose_request, once
 
 SOURCE, TARGET = "source", "target"
 BY_NAME = FetchSettings(version=12)
@@ -115,5 +115,32 @@ def test_a_second_process_takes_the_place_of_the_first(brokers: Brokers) -> None
     assert first.fenced + len(ended) >= 1
     assert results(brokers) == 300
     assert {event.reader for event in brokers.of(Positioned)} >= {"a.1", "b.1"}
+    assert brokers.found() == []
+    assert brokers.violations == []
+
+
+def test_an_undecided_transaction_holds_its_partitions_back_and_no_more(brokers: Brokers) -> None:
+    """Its successor waits for the offsets, and does not join again and again meanwhile."""
+    producer_of(brokers, 200)
+    staged: list[Call] = []
+
+    def kill(wire: Wire, call: Call) -> bool:
+        """The process dies once its offsets are staged."""
+        del wire
+        if call.key is ApiKey.END_TXN and not staged:
+            staged.append(call)
+            first.kill()
+            return True
+        return False
+
+    first, _ = transformer_of(brokers, "a", "id-a")
+    brokers.run(4)
+    brokers.faults.append(kill)
+    brokers.run(1)
+    assert staged
+    transformer_of(brokers, "b", "id-b")
+    brokers.run(60)
+    assert results(brokers) == 200
+    assert brokers.count(ApiKey.JOIN_GROUP) < 12
     assert brokers.found() == []
     assert brokers.violations == []

@@ -335,9 +335,7 @@ class Model:
         for reader in ("early", "late"):
             self.events.append(Positioned(reader, COMPACTED, 0))
             for entry in self._compact(self._compacted.log):
-                self.events.append(
-                    Read(reader, Isolation.READ_UNCOMMITTED, COMPACTED, entry.offset, entry.record)
-                )
+                self.events.append(Read(reader, Isolation.READ_UNCOMMITTED, COMPACTED, entry.offset, entry.record))
             self.events.append(Reached(reader, Isolation.READ_UNCOMMITTED, COMPACTED, len(self._compacted.log)))
         for broker in BROKERS:
             self.events.append(Replica(COMPACTED, broker, tuple(self._compact(self._compacted.log))))

@@ -173,9 +173,7 @@ class Admin:
         found: dict[TopicPartition, tuple[int, ...]] = {}
 
         async def attempt() -> list[int]:
-            answer = await self._ask_controller(
-                ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, timeout_ms=3000, topics=None
-            )
+            answer = await self._ask_controller(ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, timeout_ms=3000, topics=None)
             found.clear()
             for topic in answer.topics:
                 for entry in topic.partitions:
@@ -197,7 +195,9 @@ class Admin:
             answer = await self._ask_controller(
                 ApiKey.ELECT_LEADERS, version, election_type=int(unclean), topic_partitions=wanted, timeout_ms=3000
             )
-            results = [entry.error_code for topic in answer.replica_election_results for entry in topic.partition_result]
+            results = [
+                entry.error_code for topic in answer.replica_election_results for entry in topic.partition_result
+            ]
             return [answer.error_code, *results]
 
         return await self._persist(attempt)

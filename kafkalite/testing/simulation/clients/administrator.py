@@ -26,7 +26,7 @@ _TOPIC_CONFIGS: tuple[tuple[str, tuple[str | None, ...]], ...] = (
 )
 _BROKER_CONFIGS: tuple[tuple[str, tuple[str | None, ...]], ...] = (
     ("log.segment.bytes", ("8192", "16384", None)),
-    ("background.threads", ("4", "8", None)),
+    ("background.threads", ("8", "12", "16", None)),
     ("log.cleaner.threads", ("1", "2", None)),
 )
 

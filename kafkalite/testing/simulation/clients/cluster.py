@@ -293,6 +293,9 @@ class Cluster:
         self, node: int, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any
     ) -> Any:
         """The same of one broker."""
+        if node not in self.nodes:
+            self.request_update()
+            await self.updated.wait(self.patience.retry_max)
         address = self.nodes.get(node)
         if address is None:
             raise ConnectionLost(f"broker {node} is not known")

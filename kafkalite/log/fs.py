@@ -104,6 +104,14 @@ class FileSystem:
         """The file is going to be read from one end to the other."""
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
+    def space(self, path: str) -> tuple[int, int]:
+        """Bytes of the file system that ``path`` is on, and those of them that may be used; -1 where not known."""
+        try:
+            found = os.statvfs(path)
+        except OSError:
+            return -1, -1
+        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+
     def exists(self, path: str) -> bool:
         """Whether there is such a file or folder."""
         return os.path.exists(path)

@@ -303,6 +303,10 @@ class LogManager:
 
     # -- copies in other directories
 
+    def space(self, log_dir: str) -> tuple[int, int]:
+        """See :meth:`FileSystem.space`."""
+        return self._fs.space(log_dir)
+
     def is_online(self, log_dir: str) -> bool:
         """Whether ``log_dir`` is a log directory of this broker that can be used."""
         return log_dir in self._dirs

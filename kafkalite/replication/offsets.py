@@ -6,7 +6,6 @@ Deterministic.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping
 
 from kafkalite.common.errors import ApiError, ErrorCode
@@ -200,17 +199,9 @@ class Offsets:
             if log_dir in offline:
                 described.append(LogDirDescription(log_dir, ErrorCode.KAFKA_STORAGE_ERROR))
                 continue
-            total, usable = _space(log_dir)
+            total, usable = self._logs.space(log_dir)
             described.append(LogDirDescription(log_dir, _NONE, tuple(found.get(log_dir, ())), total, usable))
         return described
-
-
-def _space(log_dir: str) -> tuple[int, int]:
-    try:
-        found = os.statvfs(log_dir)
-    except OSError:
-        return -1, -1
-    return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
 
 
 def _epoch_at(replica_log: ReplicaLog, offset: int, leader_epoch: int) -> int:

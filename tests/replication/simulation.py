@@ -109,6 +109,9 @@ class Logs:
         done.callback(None)
         return done
 
+    def space(self, log_dir: str) -> tuple[int, int]:
+        return FileSystem().space(log_dir)
+
     def handle_failure(self, log_dir: str) -> None:
         self.offline_dirs.add(log_dir)
         self.future_logs.directory_failed(log_dir, [tp for tp, log in self.logs.items() if log.log_dir == log_dir])

@@ -28,6 +28,9 @@ _ZEROS = 0.2
 _EXTREME = 0.3
 """How often nothing of a list is kept, and how often all of it."""
 
+SPACE = 1 << 30
+"""Bytes of every simulated disk, as it says itself."""
+
 
 class _Write(NamedTuple):
     """How to undo one write or truncation: put ``previous`` back at ``position``, then cut to ``size_before``."""
@@ -394,6 +397,11 @@ class DiskMount(FileSystem):
 
     def read_ahead(self, fd: int) -> None:
         """Needless."""
+
+    def space(self, path: str) -> tuple[int, int]:  # noqa: ARG002
+        """The same on every machine that the simulation runs on, but for what :meth:`SimDisk.fill` left."""
+        room = self._disk.room
+        return SPACE, SPACE if room is None else max(0, room)
 
     # -- names
 

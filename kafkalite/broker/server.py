@@ -224,6 +224,8 @@ class BrokerServer:
             edges.reactor, dispatcher, network_limits(self._config), self._executor, now, edges.sockets
         )
         self._config.dynamic.on_change(self._configuration_changed)
+        # What /config/brokers says was read before.
+        self._configuration_changed(frozenset(self._config.dynamic.values))
         self._listeners = DynamicListeners(
             self._config.listening,
             self._config.dynamic,
@@ -237,6 +239,8 @@ class BrokerServer:
         self._server.limits = network_limits(self._config)
         if "background.threads" in names:
             self._executor.resize(self._config.dynamic["background.threads"])
+        if "num.replica.fetchers" in names:
+            self._replicas.resize_fetchers(self._config.dynamic["num.replica.fetchers"])
 
     def _broker(self) -> Broker:
         endpoints = self._listeners.advertised

@@ -78,6 +78,10 @@ class Fetcher:
         self._partitions[tp] = fetch
         self.session.put(tp, fetch)
 
+    def partition(self, tp: TopicPartition) -> Partition:
+        """The partition ``tp`` that is fetched here."""
+        return self._partitions[tp].partition
+
     def remove(self, tp: TopicPartition) -> None:
         """Fetch ``tp`` no longer; what is on its way for it is dropped."""
         if self._partitions.pop(tp, None) is not None:

@@ -41,6 +41,7 @@ class FetcherManager:
         self._quota = quota
         self._clock = clock
         self._broker_epoch = -1
+        self._number = config.num_replica_fetchers
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         self._of: dict[TopicPartition, Fetcher] = {}
         self._added: dict[Fetcher, None] = {}
@@ -59,10 +60,19 @@ class FetcherManager:
                 fetcher.session.broker_epoch = broker_epoch
                 fetcher.session.reset()
 
+    def resize(self, number: int) -> None:
+        """So many fetchers for each leader from now on; partitions move to those that are theirs then."""
+        if number == self._number:
+            return
+        self._number = number
+        for partition in [fetcher.partition(tp) for tp, fetcher in self._of.items()]:
+            self.add(partition)
+        self.start_added()
+
     def add(self, partition: Partition) -> None:
         """Follow the partition's leader from the end of its log; :meth:`start_added` begins."""
         tp = partition.topic_partition
-        number = (zlib.crc32(tp.topic.encode()) + tp.partition) % max(1, self._config.num_replica_fetchers)
+        number = (zlib.crc32(tp.topic.encode()) + tp.partition) % self._number
         key = (partition.state.leader, number)
         self.remove(tp)
         fetcher = self._fetchers.get(key)

@@ -365,6 +365,10 @@ class ReplicaManager:
         elif self._isr.session:
             self._isr.resumed()
 
+    def resize_fetchers(self, number: int) -> None:
+        """``num.replica.fetchers`` changed."""
+        self._fetchers.resize(number)
+
     def brokers_changed(self) -> None:
         """The set of live brokers changed: ISR candidates and deletions of records are looked at again."""
         self._isr.look_again()

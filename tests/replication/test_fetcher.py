@@ -171,3 +171,23 @@ def test_over_a_connection(version: int) -> None:
     end_point.close()
     assert wire.closed == 1
     assert TP.topic == "t"
+
+
+def test_the_number_of_fetchers_may_change_while_they_fetch(cluster: SimCluster) -> None:
+    others = [TopicPartition("t", number) for number in range(1, 6)]
+    for tp in others:
+        cluster.create(tp)
+    cluster.run(1)
+    fetchers = cluster[2].manager._fetchers
+    assert len(fetchers) == 1
+    for number in (3, 2, 1):
+        cluster[2].manager.resize_fetchers(number)
+        assert len(fetchers) == number
+        for tp in (TP, *others):
+            cluster[1].produce(f"with {number}", tp=tp)
+        cluster.run(1)
+    for tp in (TP, *others):
+        assert cluster[2].values(tp) == ["with 3", "with 2", "with 1"]
+    cluster.network.requests.clear()
+    cluster.run(2)
+    assert len({request.session_id for request in requests_of(cluster, 2)}) == 1, "the others are closed"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json, read_properties
@@ -124,9 +125,6 @@ def fetch(admin: Any, kind: str, name: str) -> dict[str, Any]:
 
 def alter(admin: Any, args: argparse.Namespace, kind: str, name: str | None) -> int:
     """``--alter``: incremental, so that what is not named stays."""
-    from kafka.admin import ConfigResourceType
-    from kafka.protocol.admin import IncrementalAlterConfigsRequest
-
     if name is None:
         raise UsageError("--alter needs --entity-name or --entity-default")
     settings = parse_config_list(args.add_config) if args.add_config else {}
@@ -136,16 +134,25 @@ def alter(admin: Any, args: argparse.Namespace, kind: str, name: str | None) -> 
     if not settings and not deleted:
         raise UsageError("--alter needs --add-config, --add-config-file or --delete-config")
     changes = [(key, 0, value) for key, value in settings.items()] + [(key, 1, None) for key in deleted]
-    request = IncrementalAlterConfigsRequest(resources=[(ConfigResourceType[kind], name, changes)], validate_only=False)
+    change_configs(admin, kind, name, changes)
+    label = f"{args_type(kind)} {name}" if name else f"default {args_type(kind)}s in the cluster"
+    print(f"Completed updating config for {label}.")
+    return 0
+
+
+def change_configs(admin: Any, kind: str, name: str, changes: Sequence[tuple[str, int, str | None]]) -> None:
+    """Set (0), delete (1) … single configurations of a TOPIC or BROKER. Raises :class:`ApiError`."""
+    from kafka.admin import ConfigResourceType
+    from kafka.protocol.admin import IncrementalAlterConfigsRequest
+
+    resource = (ConfigResourceType[kind], name, list(changes))
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
     # A broker's own configuration is set at that broker, everything else at any.
     node = {"node_id": int(name)} if kind != "TOPIC" and name else {}
     response = admin._manager.run(send_to, admin, request, node)
     for result in response.responses:
         if result.error_code:
             raise ApiError(ErrorCode(result.error_code), result.error_message or "")
-    label = f"{args_type(kind)} {name}" if name else f"default {args_type(kind)}s in the cluster"
-    print(f"Completed updating config for {label}.")
-    return 0
 
 
 async def send_to(admin: Any, request: Any, node: dict[str, int]) -> Any:

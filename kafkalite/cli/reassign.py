@@ -7,14 +7,25 @@ Reactor shell (client library); the proposals themselves are pure.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import random
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json
 from kafkalite.cli.main import UsageError
+from kafkalite.cli.reassign_log_dirs import ANY, Replica, cancel_moves, move_states, start_moves
+from kafkalite.cli.reassign_throttles import (
+    LOG_DIRS_RATE,
+    clear_throttles,
+    plural,
+    set_rates,
+    set_throttles,
+    throttles_of,
+)
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 
@@ -39,6 +50,16 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--broker-list", metavar="1,2,3", help="brokers to propose")
     parser.add_argument("--disable-rack-aware", action="store_true", help="for --generate: take no notice of racks")
     parser.add_argument("--additional", action="store_true", help="for --execute: beside what is under way")
+    parser.add_argument("--throttle", type=int, metavar="B/S", help="for --execute: limit between brokers")
+    parser.add_argument(
+        "--replica-alter-log-dirs-throttle",
+        type=int,
+        metavar="B/S",
+        help="for --execute: limit between log directories",
+    )
+    parser.add_argument(
+        "--preserve-throttles", action="store_true", help="for --verify and --cancel: do not take limits away"
+    )
     parser.add_argument("--timeout", type=int, default=10000, metavar="MS", help="for the request")
     add_json(parser)
 
@@ -80,11 +101,13 @@ def generate(admin: Any, args: argparse.Namespace) -> int:
 def execute(admin: Any, args: argparse.Namespace) -> int:
     """``--execute``: ask the controller for the new assignment; prints the old one, to go back with."""
     target = read_assignment(args.reassignment_json_file)
+    log_dirs = read_log_dirs(args.reassignment_json_file)
     current = current_assignment(admin, sorted({tp.topic for tp in target}))
     unknown = [str(tp) for tp in target if tp not in current]
     if unknown:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ", ".join(unknown))
-    if admin.list_partition_reassignments() and not args.additional:
+    moves = list_reassignments(admin)
+    if moves and not args.additional:
         raise ApiError(
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             "another reassignment is under way: wait, --cancel it, or use --additional",
@@ -92,13 +115,27 @@ def execute(admin: Any, args: argparse.Namespace) -> int:
     before = {tp: current[tp] for tp in target}
     print(f"Current partition replica assignment\n\n{compact(before)}\n")
     print("Save this to use as the --reassignment-json-file option during rollback")
+    limits = (args.throttle, args.replica_alter_log_dirs_throttle)
+    if any(limit is not None for limit in limits):
+        print("Warning: run --verify until the reassignment has completed: it takes the throttle away.")
+    if args.throttle is not None:
+        set_throttles(admin, throttles_of(target, current, moves), args.throttle)
+        print(f"The inter-broker throttle limit was set to {args.throttle} B/s")
+    if args.replica_alter_log_dirs_throttle is not None:
+        brokers = {replica.broker for replica in log_dirs}
+        set_rates(admin, brokers, (LOG_DIRS_RATE,), args.replica_alter_log_dirs_throttle)
+        print(f"The replica-alter-dir throttle limit was set to {args.replica_alter_log_dirs_throttle} B/s")
     alter(admin, target, args.timeout)
     print(f"Successfully started partition reassignment{plural(target)} for {names(target)}")
+    start_moves(admin, log_dirs, args.timeout)
     return 0
 
 
 def verify(admin: Any, args: argparse.Namespace) -> int:
-    """``--verify``: exit code 0 once all is done, 1 while something is under way or has become something else."""
+    """``--verify``: exit code 0 once all is done, 1 while something is under way or has become something else.
+
+    Once nothing is under way it takes the throttles away.
+    """
     target = read_assignment(args.reassignment_json_file)
     moves = list_reassignments(admin)
     current = current_assignment(admin, sorted({tp.topic for tp in target}))
@@ -112,27 +149,45 @@ def verify(admin: Any, args: argparse.Namespace) -> int:
             status[str(tp)] = "no such partition"
         else:
             status[str(tp)] = f"replicas are {commas(current[tp])} instead of {commas(replicas)}"
+    states = move_states(admin, read_log_dirs(args.reassignment_json_file))
     if args.json:
-        print_json(status)
+        print_json({**status, **{str(replica): state for replica, state in states.items()}})
     else:
         print("Status of partition reassignment:")
         for name, state in status.items():
-            words = {"completed": "is completed.", "in progress": "is still in progress."}.get(
-                state, f"failed: {state}."
-            )
-            print(f"Reassignment of partition {name} {words}")
-    return 0 if all(state == "completed" for state in status.values()) else 1
+            print(f"Reassignment of partition {name} {in_words(state, 'is completed.')}")
+        for replica, state in states.items():
+            print(f"Reassignment of replica {replica} {in_words(state, 'completed successfully.')}")
+    under_way = moves or "in progress" in states.values()
+    if not under_way and not args.preserve_throttles:
+        with contextlib.redirect_stdout(sys.stderr if args.json else sys.stdout):
+            clear_throttles(admin, target)
+    return 0 if all(state == "completed" for state in (*status.values(), *states.values())) else 1
+
+
+def in_words(state: str, completed: str) -> str:
+    """The end of a line of ``--verify``."""
+    return {"completed": completed, "in progress": "is still in progress."}.get(state, f"failed: {state}.")
 
 
 def cancel(admin: Any, args: argparse.Namespace) -> int:
     """``--cancel``: those of the file that are under way go back."""
     moves = list_reassignments(admin)
-    targets = [tp for tp in read_assignment(args.reassignment_json_file) if tp in moves]
-    if not targets:
+    target = read_assignment(args.reassignment_json_file)
+    targets = [tp for tp in target if tp in moves]
+    if targets:
+        alter(admin, dict.fromkeys(targets), args.timeout)
+        print(f"Successfully cancelled partition reassignment{plural(targets)} for: {names(targets)}")
+    else:
         print("None of the specified partition moves are active.")
-        return 0
-    alter(admin, dict.fromkeys(targets), args.timeout)
-    print(f"Successfully cancelled partition reassignment{plural(targets)} for: {names(targets)}")
+    log_dirs = read_log_dirs(args.reassignment_json_file)
+    stopped = cancel_moves(admin, log_dirs)
+    if stopped:
+        print(f"Successfully cancelled log directory move{plural(stopped)} for: {','.join(map(str, stopped))}")
+    elif log_dirs:
+        print("None of the specified log directory moves are active.")
+    if not args.preserve_throttles and (targets or stopped):
+        clear_throttles(admin, target)
     return 0
 
 
@@ -235,10 +290,28 @@ def read_assignment(path: Path) -> Assignment:
     return assignment
 
 
+def read_log_dirs(path: Path) -> dict[Replica, str]:
+    """The log directories that Kafka's reassignment JSON names, but for ``any``. Raises :class:`UsageError`."""
+    wanted: dict[Replica, str] = {}
+    for entry in json.loads(path.read_text())["partitions"]:
+        log_dirs = entry.get("log_dirs")
+        if log_dirs is None:
+            continue
+        if len(log_dirs) != len(entry["replicas"]):
+            raise UsageError(
+                f"{path}: {entry['topic']}-{entry['partition']} has {len(entry['replicas'])} replicas, "
+                f"but {len(log_dirs)} log_dirs"
+            )
+        for broker, log_dir in zip(entry["replicas"], log_dirs, strict=True):
+            if log_dir != ANY:
+                wanted[Replica(entry["topic"], int(entry["partition"]), int(broker))] = log_dir
+    return wanted
+
+
 def as_document(assignment: Assignment) -> dict[str, Any]:
     """Kafka's reassignment JSON as a value."""
     partitions = [
-        {"topic": tp.topic, "partition": tp.partition, "replicas": replicas, "log_dirs": ["any"] * len(replicas)}
+        {"topic": tp.topic, "partition": tp.partition, "replicas": replicas, "log_dirs": [ANY] * len(replicas)}
         for tp, replicas in sorted(assignment.items())
     ]
     return {"version": 1, "partitions": partitions}
@@ -252,11 +325,6 @@ def compact(assignment: Assignment) -> str:
 def names(partitions: Mapping[TopicPartition, object] | Sequence[TopicPartition]) -> str:
     """``topic-0,topic-1``."""
     return ",".join(str(tp) for tp in sorted(partitions))
-
-
-def plural(partitions: Mapping[TopicPartition, object] | Sequence[TopicPartition]) -> str:
-    """``s`` for more than one."""
-    return "s" if len(partitions) > 1 else ""
 
 
 def commas(values: Sequence[int]) -> str:

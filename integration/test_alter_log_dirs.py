@@ -1,0 +1,236 @@
+"""Replicas moved between the log directories of a broker, by Kafka's own tools and by kafkalite's (KIP-113)."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from integration.conftest import ClusterFactory
+from integration.harness.clients import fresh_topic
+from integration.harness.commands import command
+from integration.harness.java import KAFKA_3_9, run_tool
+from integration.harness.tree import Tree
+from integration.harness.wait import wait_for
+from integration.test_clients_confluent import Confluent
+from kafkalite.embedded.cluster import LocalCluster
+
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+RATE = 2_000_000
+SIZE = 16_000_000
+RECORD = 10_000
+PAYLOAD = os.urandom(RECORD)
+"""What no codec makes smaller."""
+
+
+@pytest.fixture
+def cluster(make_cluster: ClusterFactory) -> Iterator[LocalCluster]:
+    """Two brokers with two log directories each."""
+    made = make_cluster(2, start=False)
+    for broker_id in made.broker_ids:
+        made.override_broker(broker_id, {"log.dirs": ",".join(directory(made, broker_id, n) for n in (0, 1))})
+    made.start()
+    yield made
+
+
+def directory(cluster: LocalCluster, broker_id: int, number: int) -> str:
+    """A log directory."""
+    return str(cluster.broker_dir(broker_id) / f"data-{number}")
+
+
+def fill(cluster: LocalCluster, topic: str, count: int = SIZE // RECORD) -> None:
+    """Records in partition 0."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5})
+    for _ in range(count):
+        producer.produce(topic, PAYLOAD, partition=0)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+
+
+def create(cluster: LocalCluster, prefix: str, *replicas: int) -> str:
+    """A topic with one partition on ``replicas``."""
+    topic = fresh_topic(prefix)
+    run_tool(
+        KAFKA_3_9,
+        "org.apache.kafka.tools.TopicCommand",
+        *("--bootstrap-server", cluster.bootstrap, "--create", "--topic", topic),
+        *("--replica-assignment", ":".join(map(str, replicas))),
+    )
+    return topic
+
+
+def home(cluster: LocalCluster, broker_id: int, topic: str) -> int:
+    """The number of the directory that has the replica itself, not a copy. ``LookupError`` while it is replaced."""
+    found = [n for n in (0, 1) if os.path.isdir(f"{directory(cluster, broker_id, n)}/{topic}-0")]
+    if len(found) != 1:
+        raise LookupError(f"{topic}-0 is in {len(found)} directories")
+    return found[0]
+
+
+def plan(path: Path, topic: str, replicas: list[int], log_dirs: list[str]) -> Path:
+    """A reassignment of partition 0."""
+    entry = {"topic": topic, "partition": 0, "replicas": replicas, "log_dirs": log_dirs}
+    path.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+    return path
+
+
+def reassign(cluster: LocalCluster, action: str, file: Path, *more: str) -> str:
+    """ReassignPartitionsCommand; what it says."""
+    where = ("--bootstrap-server", cluster.bootstrap)
+    return run_tool(KAFKA_3_9, REASSIGN, *where, action, "--reassignment-json-file", str(file), *more).out
+
+
+def wait_until_verified(cluster: LocalCluster, file: Path, word: str) -> None:
+    """``--verify`` says it."""
+    wait_for(lambda: word in reassign(cluster, "--verify", file), word, 60, 0.2)
+
+
+def copied(log_dir: str, topic: str) -> int:
+    """Bytes of the copy of partition 0 in that directory."""
+    return sum(file.stat().st_size for file in Path(log_dir).glob(f"{topic}-0.*-future/*.log"))
+
+
+def copies(cluster: LocalCluster, topic: str) -> list[dict[str, Any]]:
+    """What LogDirsCommand says of copies under way."""
+    where = ("--bootstrap-server", cluster.bootstrap, "--describe", "--topic-list", topic)
+    document = json.loads(run_tool(KAFKA_3_9, LOG_DIRS, *where).lines()[-1])
+    return [
+        {**partition, "logDir": found["logDir"], "broker": entry["broker"]}
+        for entry in document["brokers"]
+        for found in entry["logDirs"]
+        for partition in found["partitions"]
+        if partition["isFuture"]
+    ]
+
+
+def read_everything(cluster: LocalCluster, topic: str) -> int:
+    """How many records a consumer finds."""
+    end = Confluent().end_offset(cluster.bootstrap, topic, 0)
+    return len(Confluent().consume(cluster.bootstrap, topic, {0: 0}, end))
+
+
+def test_a_throttled_move(cluster: LocalCluster, tmp_path: Path) -> None:
+    """The rate holds within 20 %, also while more is produced; the tool says that it has moved, and clears the rate."""
+    topic = create(cluster, "moved", 1, 2)
+    fill(cluster, topic)
+    old = home(cluster, 1, topic)
+    target = directory(cluster, 1, 1 - old)
+    file = plan(tmp_path / "plan.json", topic, [1, 2], [target, "any"])
+    said = reassign(cluster, "--execute", file, "--replica-alter-log-dirs-throttle", str(RATE))
+    assert f"The replica-alter-dir throttle limit was set to {RATE} B/s" in said
+    assert f"{target} for replica {topic}-0 with broker 1" in said
+    began = wait_for(lambda: copied(target, topic), "the copying has begun")
+    start = time.monotonic()
+    fill(cluster, topic, 100)
+    assert home(cluster, 1, topic) == old
+    wait_for(lambda: home(cluster, 1, topic) != old, "the replica has moved", 60, 0.02)
+    seconds = time.monotonic() - start
+    assert (SIZE + 100 * RECORD - began) / seconds == pytest.approx(RATE, rel=0.2)
+
+    fill(cluster, topic, 10)
+    assert read_everything(cluster, topic) == SIZE // RECORD + 110
+    said = reassign(cluster, "--verify", file)
+    assert f"Reassignment of replica {topic}-0-1 completed successfully." in said
+    assert "Clearing broker-level throttles on brokers 1,2" in said
+
+
+def test_another_broker_and_a_directory_of_it(cluster: LocalCluster, tmp_path: Path) -> None:
+    """The new replica is made in the directory that was asked for, whichever has fewer."""
+    topic = create(cluster, "new", 1)
+    fill(cluster, topic, 50)
+    for number in (0, 1):
+        file = plan(tmp_path / "plan.json", topic, [2], [directory(cluster, 2, number)])
+        said = reassign(cluster, "--execute", file)
+        assert f"Successfully started partition reassignment for {topic}-0" in said
+        wait_until_verified(cluster, file, f"Reassignment of replica {topic}-0-2 completed successfully.")
+        assert home(cluster, 2, topic) == number
+        file = plan(tmp_path / "back.json", topic, [1], ["any"])
+        reassign(cluster, "--execute", file)
+        wait_until_verified(cluster, file, f"Reassignment of partition {topic}-0 is completed.")
+        wait_for(lambda: not list(cluster.broker_dir(2).glob(f"data-*/{topic}-0")), "the replica on broker 2 has gone")
+    assert read_everything(cluster, topic) == 50
+
+
+def test_restarted_and_cancelled(cluster: LocalCluster, tree: Tree, tmp_path: Path) -> None:
+    """A killed broker goes on with the copy that it had; asking for the present directory gives it up."""
+    topic = create(cluster, "restarted", 1)
+    fill(cluster, topic)
+    old = home(cluster, 1, topic)
+    target = directory(cluster, 1, 1 - old)
+    forth = plan(tmp_path / "forth.json", topic, [1], [target])
+    reassign(cluster, "--execute", forth, "--replica-alter-log-dirs-throttle", "200000")
+    wait_for(lambda: copied(target, topic) > SIZE // 16, "some of it is copied")
+    (copy,) = copies(cluster, topic)
+    assert (copy["partition"], copy["broker"], copy["logDir"]) == (f"{topic}-0", 1, target)
+    assert 0 < copy["size"] < SIZE and 0 < copy["offsetLag"] < SIZE // RECORD
+    assert f"Reassignment of replica {topic}-0-1 is still in progress." in reassign(cluster, "--verify", forth)
+    assert read_everything(cluster, topic) == SIZE // RECORD
+
+    (name,) = Path(target).glob(f"{topic}-0.*-future")
+    cluster.kill_broker(1)
+    wait_for(lambda: 1 not in tree.live(), "the broker's session has ended")
+    cluster.start_broker(1)
+    assert [name] == list(Path(target).glob(f"{topic}-0.*-future"))
+    again = copied(target, topic)
+    wait_for(lambda: copied(target, topic) > again, "the copying goes on")
+    back = plan(tmp_path / "back.json", topic, [1], [directory(cluster, 1, old)])
+    reassign(cluster, "--execute", back, "--additional")
+    wait_for(lambda: not list(Path(target).glob(f"{topic}-0*-future")), "the copy is given up")
+    assert home(cluster, 1, topic) == old
+    assert copies(cluster, topic) == []
+    reassign(cluster, "--execute", forth, "--additional")
+    where = ("--bootstrap-server", cluster.bootstrap, "--alter", "--entity-type", "brokers", "--entity-name", "1")
+    rate = "replica.alter.log.dirs.io.max.bytes.per.second"
+    run_tool(KAFKA_3_9, "kafka.admin.ConfigCommand", *where, "--delete-config", rate)
+    wait_for(lambda: home(cluster, 1, topic) != old, "the replica has moved", 60)
+    assert read_everything(cluster, topic) == SIZE // RECORD
+    cluster.restart_broker(1)
+    assert home(cluster, 1, topic) != old
+    wait_for(lambda: read_everything(cluster, topic) == SIZE // RECORD, "all is there after a restart")
+
+
+def test_kafkalites_own_commands(cluster: LocalCluster, tmp_path: Path) -> None:
+    """``reassign`` and ``log-dirs``: to another broker and another directory at once, with both throttles."""
+    topic = create(cluster, "own", 1)
+    fill(cluster, topic, 400)
+    old = home(cluster, 1, topic)
+    where = ("--bootstrap-server", cluster.bootstrap)
+    words = ("--reassignment-json-file", tmp_path / "plan.json", *where)
+    plan(
+        tmp_path / "plan.json",
+        topic,
+        [1, 2],
+        [directory(cluster, 1, 1 - old), directory(cluster, 2, 1)],
+    )
+    limits = ("--throttle", 1_000_000, "--replica-alter-log-dirs-throttle", 500_000)
+    said = command("reassign", "--execute", *words, *limits).lines
+    assert "The inter-broker throttle limit was set to 1000000 B/s" in said
+    assert f"Successfully started partition reassignment for {topic}-0" in said
+    began = f"for replica {topic}-0 with broker 1"
+    assert any(began in line for line in said)
+    shown = command("configs", "--describe", "--entity-type", "brokers", "--entity-name", 1, *where).out
+    assert "leader.replication.throttled.rate=1000000" in shown
+    described = command("log-dirs", "--describe", "--topic-list", topic, "--json", *where).json
+    futures = [
+        (entry["broker"], found["logDir"])
+        for entry in described["brokers"]
+        for found in entry["logDirs"]
+        for partition in found["partitions"]
+        if partition["isFuture"]
+    ]
+    assert (1, directory(cluster, 1, 1 - old)) in futures
+    assert command("reassign", "--verify", *words, "--json", code=1).json[f"{topic}-0-1"] == "in progress"
+    assert f"log directory move for: {topic}-0-1" in command("reassign", "--cancel", *words, "--preserve-throttles").out
+    command("reassign", "--execute", *words, "--additional")
+    wait_for(lambda: command("reassign", "--verify", *words, code=None).code == 0, "all is done", 60, 0.2)
+    assert (home(cluster, 1, topic), home(cluster, 2, topic)) == (1 - old, 1)
+    shown = command("configs", "--describe", "--entity-type", "brokers", "--entity-name", 1, *where).out
+    assert "throttled" not in shown and "alter.log.dirs" not in shown
+    assert read_everything(cluster, topic) == 400

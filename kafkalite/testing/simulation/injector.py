@@ -6,13 +6,14 @@ Answers to: nothing in Kafka; the nemesis of Jepsen's tests. Deterministic.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from kafkalite.cluster.model import PartitionState
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import Role
-from kafkalite.testing.simulation.cluster import SimCluster
+from kafkalite.testing.simulation.cluster import SimCluster, Status
 from kafkalite.testing.simulation.topology import Topology
 
 _LOOK = 0.05
@@ -22,10 +23,12 @@ _SHUTDOWN = 8.0
 
 
 class PowerBudget:
-    """Which machine may lose power: none while another one has not yet got back what it lost.
+    """Which machine may lose power, and which process may be killed after that.
 
-    acks=all promises a record for as long as one in-sync replica keeps it. So a machine may lose power where each of
-    its partitions has another live in-sync replica, and while no other machine still misses records.
+    acks=all promises a record for as long as one member of the ISR keeps it *and* never ceased uncleanly since it was
+    last known to be in sync, because a broker cannot tell ``kill -9`` from lost power when it starts. So a machine may
+    lose power where each of its partitions has another such member, and while no other machine still misses records.
+    Until the machine holds again what it lost, no process may be killed that is the last such member.
     """
 
     def __init__(self, cluster: SimCluster, topology: Topology) -> None:
@@ -34,15 +37,21 @@ class PowerBudget:
         self._broker = 0
         self._needed: dict[TopicPartition, int] = {}
 
-    def allows(self, broker: int) -> bool:
+    def allows_power_loss(self, broker: int) -> bool:
         """Whether ``broker`` may lose power now."""
-        if not self.is_whole():
-            return False
-        for state in self._topology.states().values():
-            others = [other for other in state.isr if other != broker and self._cluster.brokers[other].is_alive]
-            if broker in state.isr and not others:
-                return False
-        return True
+        return self.is_whole() and all(
+            self._is_kept_without(broker, state) for state in self._topology.states().values() if broker in state.isr
+        )
+
+    def allows_kill(self, broker: int) -> bool:
+        """Whether the process of ``broker`` may end uncleanly now, with the page cache kept."""
+        if broker == self._broker or self.is_whole():
+            return True
+        return all(
+            self._is_kept_without(broker, state)
+            for state in self._topology.states().values()
+            if broker in state.isr and self._broker in state.isr
+        )
 
     def spend(self, broker: int) -> None:
         """``broker`` loses power: remember how far its partitions were acknowledged."""
@@ -69,6 +78,23 @@ class PowerBudget:
                 return False
         self._needed = {}
         return True
+
+    def _is_kept_without(self, broker: int, state: PartitionState) -> bool:
+        """Whether a member of the ISR other than ``broker`` lives and did not start uncleanly since it was in sync."""
+        recorded = dict(state.unclean_start_epochs)
+        return any(
+            other in recorded and recorded[other] == self._unclean_start_epoch(other)
+            for other in state.isr
+            if other != broker
+        )
+
+    def _unclean_start_epoch(self, broker: int) -> int | None:
+        """What the present process of ``broker`` is registered with, ``None`` where there is none."""
+        machine = self._cluster.brokers[broker]
+        if not machine.is_alive or machine.zk is None:
+            return None
+        registered = self._topology.registration(broker, machine.zk.session)
+        return None if registered is None else registered.unclean_start_epoch
 
     def _high_watermark(self, broker: int, tp: TopicPartition) -> int:
         partition = self._cluster.brokers[broker].last_partition(tp)
@@ -158,7 +184,7 @@ class FaultInjector:
     def kill(self, broker: int, guardian_dies_too: bool = False) -> None:
         """``kill -9``; with ``guardian_dies_too`` ZooKeeper learns of it by the session's timeout."""
         machine = self._cluster.brokers.get(broker)
-        if machine is None or not machine.is_alive or self.healed:
+        if machine is None or not machine.is_alive or self.healed or not self._power.allows_kill(broker):
             return
         self.count += 1
         machine.kill(guardian_dies_too=guardian_dies_too)
@@ -177,19 +203,27 @@ class FaultInjector:
         machine = self._cluster.brokers[broker]
         if not machine.is_alive or self.healed:
             return
+        if machine.status is Status.STARTING and not self._power.allows_kill(broker):
+            return
         self.count += 1
         machine.resume()
         life = machine.life
         machine.stop()
-        if not await self.wait_until(lambda: machine.life is not life or not machine.is_alive, _SHUTDOWN):
-            machine.kill()
+
+        def has_ended() -> bool:
+            return machine.life is not life or not machine.is_alive
+
+        if not await self.wait_until(has_ended, _SHUTDOWN):
+            await self.wait_until(lambda: has_ended() or self._power.allows_kill(broker), inf)
+            if not has_ended():
+                machine.kill()
 
     def lose_power(self, broker: int) -> bool:
         """The machine loses power; ``False`` where it may not: then its process is killed."""
         machine = self._cluster.brokers[broker]
         if not machine.is_alive or self.healed:
             return False
-        if not self._power.allows(broker):
+        if not self._power.allows_power_loss(broker):
             self.kill(broker)
             return False
         self.count += 1

@@ -5,10 +5,10 @@ Answers to: ``zookeeper-shell.sh``.
 
 from __future__ import annotations
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.cluster import SimCluster
-from kafkalite.zk.znodes import claims, controller, topics
+from kafkalite.zk.znodes import brokers, claims, controller, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 
@@ -35,6 +35,13 @@ class Topology:
         """Id of the controller, ``None`` where there is none."""
         node = self._tree.nodes.get(controller.CONTROLLER)
         return None if node is None else controller.decode_controller(node.data)
+
+    def registration(self, broker: int, session: int) -> Broker | None:
+        """How ``broker`` is registered in ``session``, ``None`` where it is not."""
+        node = self._tree.nodes.get(brokers.broker_path(broker))
+        if node is None or node.owner != session:
+            return None
+        return brokers.decode_broker(broker, node.data, node.czxid)
 
     def coordinators(self) -> list[int]:
         """Brokers that hold the claim on a group or on transactions, in order."""

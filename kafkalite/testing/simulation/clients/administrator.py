@@ -51,7 +51,14 @@ _TOO_FEW = frozenset((E.INVALID_REPLICATION_FACTOR, E.INVALID_REPLICA_ASSIGNMENT
 _EXPECTED: Mapping[str, frozenset[ErrorCode]] = {
     "reassign": _MISSING | _TOO_FEW,
     "cancel": _MISSING | {E.NO_REASSIGNMENT_IN_PROGRESS},
-    "elect": _MISSING | {E.ELECTION_NOT_NEEDED, E.PREFERRED_LEADER_NOT_AVAILABLE, E.ELIGIBLE_LEADERS_NOT_AVAILABLE},
+    "elect": _MISSING
+    | {
+        E.ELECTION_NOT_NEEDED,
+        E.PREFERRED_LEADER_NOT_AVAILABLE,
+        E.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        # Of a topic that is being deleted.
+        E.INVALID_TOPIC_EXCEPTION,
+    },
     "grow": _MISSING | _TOO_FEW | {E.INVALID_PARTITIONS, E.REASSIGNMENT_IN_PROGRESS},
     "configure_topic": _MISSING,
     "configure_broker": frozenset(),

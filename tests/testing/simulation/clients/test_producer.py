@@ -133,6 +133,22 @@ def sequences(brokers: Brokers, tp: TopicPartition) -> list[tuple[int, int, int]
     return found
 
 
+@pytest.mark.parametrize("code", [E.OUT_OF_ORDER_SEQUENCE_NUMBER, E.INVALID_PRODUCER_EPOCH])
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_gap_in_the_sequences_begins_a_new_epoch(brokers: Brokers, code: ErrorCode, after: int) -> None:
+    """The broker says that there is one, though nothing is missing: all that may be sent again is."""
+    brokers.faults.append(once(ApiKey.PRODUCE, refuse_produce(code), after))
+    producer = Producer(brokers.host, settings())
+    ended = brokers.start(producer)
+    brokers.run(30)
+    assert ended == [None]
+    assert len(brokers.of(Acked)) + len(brokers.of(Failed)) == 60
+    assert bool(brokers.of(Failed)) is (code is E.INVALID_PRODUCER_EPOCH)
+    assert max(epoch for tp in PARTITIONS for epoch, _, _ in sequences(brokers, tp)) == 1
+    assert brokers.found() == []
+    assert brokers.violations == []
+
+
 def test_a_retry_keeps_its_sequence_and_comes_before_what_follows(brokers: Brokers) -> None:
     brokers.faults.append(once(ApiKey.PRODUCE, refuse_produce(E.NOT_ENOUGH_REPLICAS), 1))
     producer = Producer(brokers.host, settings(rate=100.0, most=200))

@@ -12,12 +12,14 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.produce import decode_produce
 from kafkalite.record.batch import read_header
-from kafkalite.testing.history.events import Acked, Failed, Sent, Unknown
+from kafkalite.testing.history.events import Acked, Failed, Led, Sent, Unknown
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.sender import SenderSettings
 from tests.testing.simulation.clients.brokers import (
     Brokers,
+    Call,
     Fault,
+    Wire,
     lose_answer,
     lose_request,
     once,
@@ -179,6 +181,34 @@ def test_a_leader_dies_and_another_takes_over(brokers: Brokers) -> None:
     assert producer.acknowledged == 400
     assert brokers.found() == []
     assert brokers.violations == []
+
+
+def test_a_leader_that_finds_a_batch_there_already_did_not_write_it(brokers: Brokers) -> None:
+    """One leader writes, another acknowledges: the history does not say that the second led in the first's epoch."""
+    cut = True
+
+    def keep_away(wire: Wire, call: Call) -> bool:
+        return call.key is ApiKey.PRODUCE and cut and len(seen) > 1 and lose_request(wire, call)
+
+    def count(wire: Wire, call: Call) -> bool:
+        del wire
+        if call.key is ApiKey.PRODUCE:
+            seen.append(call)
+        return False
+
+    seen: list[Call] = []
+    brokers.events += [Led(str(tp), brokers.states[tp].leader, 0) for tp in PARTITIONS]
+    brokers.faults += [count, once(ApiKey.PRODUCE, lose_answer), keep_away]
+    producer = Producer(brokers.host, settings())
+    brokers.start(producer)
+    brokers.run(2)
+    assert brokers.of(Acked) == []
+    for tp in PARTITIONS:
+        brokers.elect(3, (1, 2, 3), tp)
+    cut = False
+    brokers.run(10)
+    assert producer.acknowledged == 60
+    assert brokers.found() == []
 
 
 def test_what_is_not_delivered_in_time_is_given_up_and_the_rest_goes_on_in_a_new_epoch(brokers: Brokers) -> None:

@@ -66,23 +66,6 @@ class Logs:
         sending = None if record is None else producers.records.get(record)
         return sending is not None and sending.key is not None and (sending.tombstone or last[sending.key] > offset)
 
-    def superseded(self, partition: str, producers: Producers) -> set[int]:
-        """Offsets of a compacted partition at which a record stands whose key a later record has.
-
-        A reader may have met a replica that had dropped those already.
-        """
-        if partition not in self._compacted:
-            return set()
-        last: dict[str, int] = {}
-        found: set[int] = set()
-        for offset, record in sorted(self._logs[partition].items(), key=itemgetter(0)):
-            sending = None if record is None else producers.records.get(record)
-            if sending is not None and sending.key is not None:
-                if sending.key in last:
-                    found.add(last[sending.key])
-                last[sending.key] = offset
-        return found
-
     def is_deleted(self, partition: str) -> bool:
         """Whether its topic was deleted, so that nothing can be said of it."""
         return self._deleted.get(partition, 0) >= ENDLESS

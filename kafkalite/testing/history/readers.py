@@ -97,10 +97,9 @@ class Readers:
 
     def _check_complete(self, span: _Span, logs: Logs) -> None:
         log = logs.log(span.partition)
-        superseded = logs.superseded(span.partition, self._producers)
         for offset in range(span.start, min(span.end, logs.end(span.partition))):
             record = log.get(offset)
-            if record is None or offset in span.given or offset in superseded:
+            if record is None or offset in span.given:
                 continue
             sending = self._producers.records.get(record)
             transaction = None if sending is None else sending.transaction

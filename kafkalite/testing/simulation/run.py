@@ -127,8 +127,9 @@ class _History:
         count = sum(topic.partitions for topic in self._plan.topics)
         if not self._world.run_until(lambda: bool(made) and len(states()) == count, self._world.now + 30):
             raise TimeoutError("the topics were not made within 30 s")
-        compacted = {topic.name for topic in self._plan.topics if ("cleanup.policy", "compact") in topic.configs}
-        self._events += [Compacted(str(tp)) for tp in states() if tp.topic in compacted]
+        for topic in self._plan.topics:
+            if ("cleanup.policy", "compact") in topic.configs:
+                self._events.append(Compacted(topic.name))
 
     async def _create(self, cluster: Cluster) -> None:
         make = request_class(ApiKey.CREATE_TOPICS)

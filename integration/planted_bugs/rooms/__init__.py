@@ -1,0 +1,1 @@
+"""The planted bugs, a module for each part of the brokers."""

@@ -1,0 +1,135 @@
+"""Planted bugs of consumer groups and their offsets."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from integration.planted_bugs.bug import Edit, PlantedBug
+
+_ROOM: Final = "groups"
+
+BUGS: Final = (
+    PlantedBug(
+        "commit-in-any-generation",
+        _ROOM,
+        "coordinator/group/requests.py",
+        "        error = _check_generation(group, member_id, instance_id, generation)\n"
+        "        if error is not ErrorCode.NONE or transactional:\n",
+        "        error = check_member(group, member_id, instance_id)\n"
+        "        if error is not ErrorCode.NONE or transactional:\n",
+        "a member commits in the present generation only",
+        "rebalances",
+    ),
+    PlantedBug(
+        "commit-of-former-members",
+        _ROOM,
+        "coordinator/group/requests.py",
+        "        error = _check_generation(group, member_id, instance_id, generation)\n"
+        "        if error is not ErrorCode.NONE or transactional:\n",
+        "        error = ErrorCode.NONE\n        if transactional:\n",
+        "who is no member any more commits nothing",
+        "members that sleep through a rebalance",
+    ),
+    PlantedBug(
+        "heartbeat-in-any-generation",
+        _ROOM,
+        "coordinator/group/requests.py",
+        "    error = _check_generation(group, request.member_id, request.instance_id, request.generation)\n"
+        "    if error is not ErrorCode.NONE:\n        return error\n    group.touch(",
+        "    error = check_member(group, request.member_id, request.instance_id)\n"
+        "    if error is not ErrorCode.NONE:\n        return error\n    group.touch(",
+        "a member of a generation that is over learns it by its heartbeat",
+        "rebalances that a member did not hear of",
+    ),
+    PlantedBug(
+        "dead-members-stay",
+        _ROOM,
+        "coordinator/group/deadlines.py",
+        "        if member.wakes_at <= now and member.member_id in group.members:\n",
+        "        if member.wakes_at <= now and member.is_new:\n",
+        "a member whose session is over is removed, and its partitions go to others",
+        "members that are killed",
+    ),
+    PlantedBug(
+        "offsets-acknowledged-early",
+        _ROOM,
+        "coordinator/offsets/manager.py",
+        "        outcome.update(await self._writer.write(group, accepted, claim))\n        return outcome\n",
+        '        spawn(self._writer.write(group, accepted, claim), "writing offsets")\n'
+        "        outcome.update(dict.fromkeys(accepted, ErrorCode.NONE))\n        return outcome\n",
+        "a commit is answered once it is durable",
+        "a coordinator that dies, or is cut off from ZooKeeper",
+        (
+            Edit(
+                "coordinator/offsets/manager.py",
+                "from kafkalite.common.types import TopicPartition\n",
+                "from kafkalite.common.tasks import spawn\nfrom kafkalite.common.types import TopicPartition\n",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "offsets-cached-over-a-claim",
+        _ROOM,
+        "coordinator/group/coordinator.py",
+        "        self._manager.forget(group)\n        self._old.follow(group)\n",
+        "        self._old.follow(group)\n",
+        "a new coordinator reads the offsets after its claim",
+        "coordinators that move, lagging ZooKeeper servers",
+    ),
+    PlantedBug(
+        "generations-begin-anew",
+        _ROOM,
+        "coordinator/group/persistence.py",
+        "    group.generation = generation.number\n    group.protocol_type",
+        "    group.protocol_type",
+        "a new coordinator goes on with the generation of the former one",
+        "a coordinator dies",
+    ),
+    PlantedBug(
+        "assignment-given-out-early",
+        _ROOM,
+        "coordinator/group/persistence.py",
+        "    group.emit(Store(StoreKind.ASSIGNMENT, group.snapshot(), records))\n",
+        "    group.emit(Store(StoreKind.ASSIGNMENT, group.snapshot(), records))\n"
+        "    group.become_stable({record.member_id: record.assignment for record in records}, 0.0)\n",
+        "an assignment is given out once it is durable",
+        "a coordinator dies during a rebalance",
+    ),
+    PlantedBug(
+        "cut-off-coordinator-goes-on",
+        _ROOM,
+        "coordinator/group/host.py",
+        "            self._silence = self._clock.call_later(self._session_timeout, self._give_up)\n"
+        "            return\n",
+        "            return\n",
+        "two lines: a coordinator without ZooKeeper gives its groups up, and its commits are fenced by its claim",
+        "a coordinator that is cut off from ZooKeeper",
+        (
+            Edit(
+                "zk/stores/claims.py",
+                "        return Fence(self.check(), self.session)\n",
+                "        return Fence(None, self.session)\n",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "static-double-is-not-fenced",
+        _ROOM,
+        "coordinator/group/requests.py",
+        "        if current != member_id:\n            return ErrorCode.FENCED_INSTANCE_ID\n",
+        "        if current != member_id:\n            return ErrorCode.NONE\n",
+        "of two members with one instance id the older one is fenced",
+        "a static member that restarts while it still runs",
+    ),
+    PlantedBug(
+        "later-offset-is-overtaken",
+        _ROOM,
+        "coordinator/offsets/writer.py",
+        "        if key in self._under_way:\n            behind = self._under_way[key]\n"
+        "            if behind is None:\n                self._under_way[key] = pending\n"
+        "            else:\n                behind.overtaken_by(pending)\n        elif key in self._ready:\n",
+        "        if key in self._ready:\n",
+        "of each partition one commit at a time is being written",
+        "commits one after the other, lost connections to ZooKeeper",
+    ),
+)

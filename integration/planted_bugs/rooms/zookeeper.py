@@ -1,0 +1,106 @@
+"""Planted bugs around ZooKeeper: sessions, claims, registration, watches."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from integration.planted_bugs.bug import Edit, PlantedBug
+
+_ROOM: Final = "ZooKeeper sessions"
+
+BUGS: Final = (
+    PlantedBug(
+        "expired-leader-leads-on",
+        _ROOM,
+        "replication/manager.py",
+        "            self._isr.expired()\n            self._stopping.stop_leading()\n",
+        "            self._isr.expired()\n",
+        "two lines: with its session a broker ceases to lead, and states of before it registered count no more",
+        "expired sessions",
+        (
+            Edit(
+                "replication/roles.py",
+                "        if leads and not from_controller and state.mzxid <= fence.broker_epoch:\n",
+                "        if leads and not from_controller and state.mzxid < 0:\n",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "claims-do-not-fence",
+        _ROOM,
+        "zk/stores/claims.py",
+        "        return Fence(self.check(), self.session)\n",
+        "        return Fence(None, self.session)\n",
+        "what is written under a claim is taken only while it holds",
+        "a coordinator that is cut off, or sleeps",
+    ),
+    PlantedBug(
+        "writes-outlive-their-session",
+        _ROOM,
+        "zk/stores/fenced.py",
+        "        results = await client.multi(ops, session=writes[indexes[0]].fence.session)\n",
+        "        results = await client.multi(ops)\n",
+        "three lines: a write is bound to the session of its claim, and checks it",
+        "requests under way when a session ends",
+        (
+            Edit("zk/stores/fenced.py", "        if write.fence.session == client.session:\n", "        if True:\n"),
+            Edit(
+                "zk/stores/claims.py",
+                "        return Fence(self.check(), self.session)\n",
+                "        return Fence(None, self.session)\n",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "claims-have-no-epoch",
+        _ROOM,
+        "zk/stores/claims.py",
+        "claims.encode_epoch(epoch + 1), version),",
+        "claims.encode_epoch(epoch), version),",
+        "each coordinator has an epoch of its own",
+        "a second coordinator",
+    ),
+    PlantedBug(
+        "registered-in-a-former-session",
+        _ROOM,
+        "broker/registration.py",
+        "            epoch, session = await self._store.register(self._broker)\n",
+        "            session = self._client.session\n            epoch, _ = await self._store.register(self._broker)\n",
+        "two lines: a leader writes in the session in which it registered, and looks again where that is over",
+        "a session lost during a quick restart",
+        (
+            Edit(
+                "broker/registration.py",
+                "            if session != self._client.session:\n                continue\n",
+                "",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "not-registered-anew",
+        _ROOM,
+        "broker/registration.py",
+        "            self._clock.call_later(_RETRY, self._on_session, SessionState.CONNECTED)\n",
+        "",
+        "a registration that failed is tried again",
+        "sessions that end during a registration",
+    ),
+    PlantedBug(
+        "lost-watches-are-not-set-again",
+        _ROOM,
+        "broker/metadata_watcher.py",
+        "            self.resync()\n            pause = RETRY\n",
+        "            pause = RETRY\n",
+        "after a lost connection metadata is read again",
+        "ZooKeeper servers that die",
+    ),
+    PlantedBug(
+        "metadata-go-back",
+        _ROOM,
+        "cluster/metadata.py",
+        "            if state.order < known.order:\n                return False\n            same_id",
+        "            same_id",
+        "an older state does not replace a newer one in the metadata",
+        "lagging ZooKeeper servers, requests of the controller that arrive late",
+    ),
+)

@@ -1,7 +1,7 @@
 """Moving replicas between the log directories of this broker (KIP-113).
 
-Answers to: ``ReplicaManager.alterReplicaLogDirs`` and ``kafka.server.{ReplicaAlterLogDirsManager,
-ReplicaAlterLogDirsThread}``. Deterministic.
+Answers to: ``ReplicaManager.alterReplicaLogDirs``, ``kafka.server.ReplicaAlterLogDirsManager`` and
+``kafka.server.ReplicaAlterLogDirsThread``. Deterministic.
 
 One partition at a time is copied, in small pieces between which the reactor serves clients, at most at the rate of
 ``replica.alter.log.dirs.io.max.bytes.per.second``. The copy takes the replica's place in one step of the reactor in

@@ -154,6 +154,35 @@ def test_checkpoints_follow_the_move(house: House, manager: LogManager) -> None:
         assert checkpoint(house, 1, name) == f"0\n1\nt 0 {offset}\n", name
 
 
+def test_a_copy_has_checkpoints_of_its_own(house: House, manager: LogManager) -> None:
+    """In the moment in which it takes the log's place they are there already."""
+    log = filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    copy_all(manager)
+    run(manager.future_logs.make_durable(tp(0)))
+    log.increment_log_start_offset(6)
+    copy_all(manager)
+    log.increment_log_start_offset(12)
+    manager._checkpoint_all()
+    for name, offsets in (
+        ("recovery-point-offset-checkpoint", (24, 30)),
+        ("log-start-offset-checkpoint", (12, 6)),
+        ("replication-offset-checkpoint", (30, 30)),
+    ):
+        for number, offset in enumerate(offsets):
+            expected = f"0\n1\nt 0 {offset}\n"
+            assert checkpoint(house, number, name) == expected, (name, number)
+
+
+def test_records_deleted_in_the_last_moment_stay_deleted(house: House, manager: LogManager) -> None:
+    log = filled(manager)
+    manager.future_logs.create(tp(0), house.dirs[1])
+    copy_all(manager)
+    run(manager.future_logs.make_durable(tp(0)))
+    log.increment_log_start_offset(24)
+    assert manager.future_logs.replace_current(tp(0)).log_start_offset == 24
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_restart_in_the_middle_carries_on(house: House, manager: LogManager, clean: bool) -> None:
     log = filled(manager)

@@ -72,6 +72,7 @@ def test_a_replica_moves(cluster: SimCluster, broker: int) -> None:
     cluster.run(1)
     assert where(cluster, broker) == second(cluster, broker)
     assert cluster[broker].values() == expected
+    assert cluster[broker].logs.logs[TP].recovery_point == COUNT, "the copy was not forced to the disk"
     assert cluster[broker].logs.future_logs.logs == {}
     answers = cluster[1].produce("after")
     cluster.run(1)

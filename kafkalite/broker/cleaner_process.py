@@ -13,7 +13,7 @@ import select
 import time
 
 from kafkalite.common.errors import ApiError
-from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, remove_cleaned
+from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, discard_cleaned
 from kafkalite.log.cleaner.job import Abort, Aborted, CleanJob, Failed, Order, Report, decode, encode
 from kafkalite.log.fs import FileSystem
 from kafkalite.record.batch import CorruptRecordError
@@ -84,20 +84,20 @@ def work(orders: Orders, out: int) -> None:
         order = orders.next()
         if isinstance(order, Abort):
             # It came after the round's own end.
-            remove_cleaned(fs, folder)
+            discard_cleaned(fs, folder)
             report(Aborted(order.number))
             continue
         orders.current, folder = order.number, order.folder
         try:
             report(cleaner.clean(order, report))
         except RoundAborted:
-            remove_cleaned(fs, folder)
+            discard_cleaned(fs, folder)
             report(Aborted(order.number))
         except OSError as error:
-            remove_cleaned(fs, folder)
+            discard_cleaned(fs, folder)
             report(Failed(order.number, str(error), error.errno or 0))
         except (CorruptRecordError, ApiError) as error:
-            remove_cleaned(fs, folder)
+            discard_cleaned(fs, folder)
             report(Failed(order.number, str(error)))
 
 

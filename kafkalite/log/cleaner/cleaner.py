@@ -73,6 +73,12 @@ def remove_cleaned(fs: FileSystem, folder: str) -> None:
                 fs.remove(f"{folder}/{name}")
 
 
+def discard_cleaned(fs: FileSystem, folder: str) -> None:
+    """The same where the disk may be broken: what stays is removed by the next round, or by the broker's next start."""
+    with contextlib.suppress(OSError):
+        remove_cleaned(fs, folder)
+
+
 class _Round:
     def __init__(
         self,

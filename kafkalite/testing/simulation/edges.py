@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from kafkalite.common.errors import ApiError
 from kafkalite.common.tasks import Future
-from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, remove_cleaned
+from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, discard_cleaned
 from kafkalite.log.cleaner.job import Abort, Aborted, Cleaned, CleanJob, Failed, Order, Report
 from kafkalite.log.fs import FileSystem
 from kafkalite.record.batch import CorruptRecordError
@@ -176,7 +176,7 @@ class SimCleaner:
         return after
 
     def _abort(self, order: Abort) -> None:
-        remove_cleaned(self._fs, self._folder)
+        discard_cleaned(self._fs, self._folder)
         self._report(Aborted(order.number))
 
     def _clean(self, job: CleanJob) -> None:
@@ -197,10 +197,10 @@ class SimCleaner:
         except RoundAborted:
             return
         except OSError as error:
-            remove_cleaned(self._fs, job.folder)
+            discard_cleaned(self._fs, job.folder)
             reports.append((self._rested, Failed(job.number, str(error), error.errno or 0)))
         except (CorruptRecordError, ApiError) as error:
-            remove_cleaned(self._fs, job.folder)
+            discard_cleaned(self._fs, job.folder)
             reports.append((self._rested, Failed(job.number, str(error))))
         after = 0.0
         for rested, report in reports:

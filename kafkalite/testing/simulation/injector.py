@@ -13,8 +13,10 @@ from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import Role
-from kafkalite.testing.simulation.cluster import SimCluster, Status
+from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
 from kafkalite.testing.simulation.topology import Topology
+from kafkalite.testing.simulation.world import LifeState
+from kafkalite.zk.port import SessionState
 
 _LOOK = 0.05
 """Virtual seconds between two looks at a condition."""
@@ -28,7 +30,9 @@ class PowerBudget:
     acks=all promises a record for as long as one member of the ISR keeps it *and* never ceased uncleanly since it was
     last known to be in sync, because a broker cannot tell ``kill -9`` from lost power when it starts. So a machine may
     lose power where each of its partitions has another such member, and while no other machine still misses records.
-    Until the machine holds again what it lost, no process may be killed that is the last such member.
+    Until the machine holds again what it lost, no process may be killed that is the last such member; and until it has
+    started again, the last healthy member of the ISR beside it is left alone (:meth:`needs`), because an ISR that
+    shrinks to the lost machine alone has lost its records, as in Apache Kafka without KIP-966.
     """
 
     def __init__(self, cluster: SimCluster, topology: Topology) -> None:
@@ -51,6 +55,28 @@ class PowerBudget:
             self._is_kept_without(broker, state)
             for state in self._topology.states().values()
             if broker in state.isr and self._broker in state.isr
+        )
+
+    def needs(self, broker: int) -> bool:
+        """Whether ``broker`` is the last that keeps what the machine without power has lost."""
+        lost = self._broker
+        if self.is_whole() or self._cluster.brokers[lost].services is not None:
+            return False
+        return any(
+            not any(other not in (lost, broker) and self._is_healthy(other) for other in state.isr)
+            for state in self._topology.states().values()
+            if lost in state.isr and broker in state.isr
+        )
+
+    def _is_healthy(self, broker: int) -> bool:
+        machine = self._cluster.brokers[broker]
+        life, zk = machine.life, machine.zk
+        return (
+            machine.services is not None
+            and life is not None
+            and life.state is LifeState.RUNNING
+            and zk is not None
+            and zk.state is SessionState.CONNECTED
         )
 
     def spend(self, broker: int) -> None:
@@ -181,10 +207,13 @@ class FaultInjector:
 
     # Processes and machines
 
+    def _may_fail(self, broker: int) -> bool:
+        return not self.healed and not self._power.needs(broker)
+
     def kill(self, broker: int, guardian_dies_too: bool = False) -> None:
         """``kill -9``; with ``guardian_dies_too`` ZooKeeper learns of it by the session's timeout."""
         machine = self._cluster.brokers.get(broker)
-        if machine is None or not machine.is_alive or self.healed or not self._power.allows_kill(broker):
+        if machine is None or not machine.is_alive or not self._may_fail(broker) or not self._power.allows_kill(broker):
             return
         self.count += 1
         machine.kill(guardian_dies_too=guardian_dies_too)
@@ -201,7 +230,7 @@ class FaultInjector:
     async def stop(self, broker: int) -> None:
         """A controlled shutdown, to its end; a process that does not end is killed."""
         machine = self._cluster.brokers[broker]
-        if not machine.is_alive or self.healed:
+        if not machine.is_alive or not self._may_fail(broker):
             return
         if machine.status is Status.STARTING and not self._power.allows_kill(broker):
             return
@@ -233,7 +262,7 @@ class FaultInjector:
 
     def pause(self, broker: int) -> None:
         """SIGSTOP."""
-        if not self.healed and self._cluster.brokers[broker].is_alive:
+        if self._may_fail(broker) and self._cluster.brokers[broker].is_alive:
             self.count += 1
             self._cluster.pause(broker)
 
@@ -295,7 +324,7 @@ class FaultInjector:
 
     def _cut_zookeeper(self, broker: int, requests: bool) -> None:
         machine = self._cluster.brokers[broker]
-        if machine.zk is None or not machine.is_alive or self.healed:
+        if machine.zk is None or not machine.is_alive or not self._may_fail(broker):
             return
         self.mend_zookeeper(broker)
         self.count += 1
@@ -313,7 +342,7 @@ class FaultInjector:
     def expire_session(self, broker: int) -> None:
         """ZooKeeper ends the broker's session."""
         machine = self._cluster.brokers[broker]
-        if machine.zk is not None and machine.zk.session and not self.healed:
+        if machine.zk is not None and machine.zk.session and self._may_fail(broker):
             self.count += 1
             self._world.note("session expired", machine.host)
             self._cluster.zookeeper.expire(machine.zk.session)
@@ -342,6 +371,32 @@ class FaultInjector:
             self.count += bool(seconds)
             self._cluster.zookeeper.lag(number, seconds)
 
+    # Disks
+
+    def fill_disk(self, broker: int, room: int) -> None:
+        """Only ``room`` bytes more fit on the broker's disk."""
+        if self._may_fail(broker):
+            self.count += 1
+            self._world.note(f"disk full but for {room} bytes", self._host(broker))
+            self._cluster.brokers[broker].disk.fill(room)
+
+    def free_disk(self, broker: int) -> None:
+        """There is room again."""
+        self._world.note("disk has room again", self._host(broker))
+        self._cluster.brokers[broker].disk.free()
+
+    def break_disk(self, broker: int, kind: str, after: int) -> None:
+        """Every ``kind`` (``read``, ``write`` or ``fsync``) after the next ``after`` of them fails with EIO."""
+        if self._may_fail(broker):
+            self.count += 1
+            self._world.note(f"disk fails to {kind}", self._host(broker))
+            self._cluster.brokers[broker].disk.break_io(kind, after)
+
+    def mend_disk(self, broker: int) -> None:
+        """Undo :meth:`break_disk`."""
+        self._world.note("disk mended", self._host(broker))
+        self._cluster.brokers[broker].disk.mend_io()
+
     # Healing
 
     def heal(self) -> None:
@@ -355,7 +410,16 @@ class FaultInjector:
         for number in range(self.zookeeper_servers):
             cluster.zookeeper.restart(number)
             cluster.zookeeper.lag(number, 0)
+        for machine in cluster.brokers.values():
+            machine.disk.free()
+            machine.disk.mend_io()
+            if self._lost_a_directory(machine):
+                machine.kill()
         self._supervise()
+
+    def _lost_a_directory(self, machine: SimBroker) -> bool:
+        """Whether the process serves without one of its log directories, which only a restart brings back."""
+        return machine.services is not None and bool(machine.services.logs.offline_dirs)
 
     def _supervise(self) -> None:
         """An operator starts what ended by itself."""

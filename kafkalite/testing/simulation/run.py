@@ -32,6 +32,7 @@ from kafkalite.testing.simulation.cluster import SimCluster
 from kafkalite.testing.simulation.convergence import differences, entries
 from kafkalite.testing.simulation.injector import FaultInjector
 from kafkalite.testing.simulation.invariants import ZnodeInvariants, znode_change
+from kafkalite.testing.simulation.loaded_log import checked_loads
 from kafkalite.testing.simulation.plan import ACTIVE, HEALING, ClientStep, Plan, Step
 from kafkalite.testing.simulation.scenarios import SCENARIOS
 from kafkalite.testing.simulation.topology import Topology
@@ -63,8 +64,15 @@ class Outcome:
 
 def run_history(plan: Plan, trace: Callable[[float, str, str], None] | None = None, story: bool = False) -> Outcome:
     """Run the history of ``plan``; ``story`` keeps what happened as lines to read."""
-    with World(plan.seed, trace) as world, SimCluster(world, plan.brokers, plan.settings) as cluster:
-        return _History(plan, world, cluster).run(story)
+    faults: list[str] = []
+    with (
+        World(plan.seed, trace) as world,
+        SimCluster(world, plan.brokers, plan.settings) as cluster,
+        checked_loads(faults.append),
+    ):
+        outcome = _History(plan, world, cluster).run(story)
+    outcome.violations += [f"loaded: {fault}" for fault in dict.fromkeys(faults)]
+    return outcome
 
 
 class _History:

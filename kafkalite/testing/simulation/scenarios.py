@@ -201,6 +201,27 @@ async def lag_a_zookeeper_server(inject: FaultInjector, rng: random.Random) -> N
     inject.lag_zookeeper_server(server, 0)
 
 
+@_scenario("disk", single=True)
+async def fill_a_disk(inject: FaultInjector, rng: random.Random) -> None:
+    """No space is left for a while; work is refused, nothing is lost, the directory stays."""
+    broker = rng.choice(inject.brokers)
+    inject.fill_disk(broker, rng.randint(0, 4000))
+    await inject.sleep(rng.uniform(0.5, 4))
+    inject.free_disk(broker)
+
+
+@_scenario("disk", single=True)
+async def break_a_disk(inject: FaultInjector, rng: random.Random) -> None:
+    """An I/O error takes the directory offline; the disk is mended, and the process started anew."""
+    broker = rng.choice(inject.brokers)
+    inject.break_disk(broker, rng.choice(("write", "fsync", "read")), rng.randint(0, 20))
+    await inject.sleep(rng.uniform(1, 5))
+    inject.mend_disk(broker)
+    inject.kill(broker)
+    await inject.sleep(rng.uniform(0.1, 1))
+    inject.start(broker)
+
+
 # Composed pieces
 
 

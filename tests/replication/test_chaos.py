@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
+from kafkalite.replication.quota import UNLIMITED
 from kafkalite.replication.results import ProduceResult
 from kafkalite.zk.port import SessionState
 
@@ -110,6 +111,13 @@ class Disorder:
         for broker_id in self.live():
             deferred(self.cluster[broker_id].manager.apply_states([self.cluster.read()]))
 
+    def move(self) -> None:
+        """A replica goes to the other log directory of its broker, or a move under way is given up."""
+        broker = self.cluster[self.rng.choice(self.live())]
+        log_dir = self.rng.choice(broker.logs.log_dirs)
+        broker.manager.quotas.alter_log_dirs.update_rate(self.rng.choice((30, 100, UNLIMITED)))
+        deferred(broker.manager.alter_log_dirs({TP: log_dir}))
+
     def run(self, steps: int) -> None:
         actions = [
             (self.produce, 12),
@@ -124,6 +132,7 @@ class Disorder:
             (self.resume, 2),
             (self.expire, 1),
             (self.late_news, 1),
+            (self.move, 5),
         ]
         for _ in range(steps):
             (action,) = self.rng.choices([a for a, _ in actions], [w for _, w in actions])
@@ -136,12 +145,15 @@ class Disorder:
         for _ in BROKERS:
             self.restart()
         self.elect()
+        for broker_id in BROKERS:
+            self.cluster[broker_id].manager.quotas.alter_log_dirs.update_rate(UNLIMITED)
         self.cluster.send(TP)
         self.cluster.run(20)
         self.consume()
 
 
-@pytest.mark.parametrize("seed", range(8))
+# In the last one a replica is truncated while it moves to another log directory.
+@pytest.mark.parametrize("seed", [*range(8), 56])
 def test_nothing_acknowledged_is_lost(tmp_path: Path, seed: int) -> None:
     disorder = Disorder(tmp_path, seed)
     disorder.run(120)
@@ -158,5 +170,6 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, seed: int) -> None:
         if answers and answers[0].error == ErrorCode.NONE:
             assert final[answers[0].base_offset] == value
     assert [cluster[n].values() for n in BROKERS] == [final] * 3
+    assert [cluster[n].logs.future_logs.logs for n in BROKERS] == [{}] * 3
     assert sorted(cluster.read().isr) == [1, 2, 3]
     assert [value for offset, value in sorted(disorder.read.items())] == final[: len(disorder.read)]

@@ -13,6 +13,8 @@ from integration.harness.wait import wait_for
 
 SIZE = 70_000_000
 """Bytes that the image may add to its base."""
+LAST = 6000
+"""Characters of a broker's output that a failed test shows."""
 
 
 def inspect(thing: str) -> Any:
@@ -28,6 +30,14 @@ def health(container: str) -> str:
 def logs(container: str) -> str:
     """What it wrote to both of its outputs."""
     return docker("logs", container, both=True)
+
+
+def wait_until_healthy(broker: str) -> None:
+    """Wait until the broker says so. Raises ``AssertionError`` with its state and its last lines where it does not."""
+    try:
+        wait_for(lambda: health(broker) == "healthy", "the broker is healthy", timeout=90)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{inspect(broker)['State']}\n{logs(broker)[-LAST:]}") from None
 
 
 @pytest.fixture
@@ -66,7 +76,7 @@ def test_words_behind_its_name_are_commands(broker_image: str) -> None:
 
 
 def test_healthy_is_serving(broker: str, zookeeper: str) -> None:
-    wait_for(lambda: health(broker) == "healthy", "the broker is healthy", timeout=90)
+    wait_until_healthy(broker)
     checks = inspect(broker)["State"]["Health"]["Log"]
     assert "serving, one of 1 brokers" in checks[-1]["Output"]
     topics = docker("exec", broker, "kafkalite", "topics", "--bootstrap-server", "broker:9092", "--list")
@@ -88,7 +98,7 @@ def test_without_zookeeper_it_is_not_healthy_and_stops_when_told(broker_image: s
 
 
 def test_settings_come_from_the_environment(broker: str) -> None:
-    wait_for(lambda: health(broker) == "healthy", "the broker is healthy", timeout=90)
+    wait_until_healthy(broker)
     assert "registered as broker 7" in logs(broker)
     described = docker(
         *("exec", broker, "kafkalite", "configs", "--bootstrap-server", "broker:9092", "--describe", "--all"),
@@ -112,7 +122,7 @@ def test_settings_may_be_mounted(broker_image: str, zookeeper: str, network: str
 
 
 def test_sigterm_is_a_controlled_shutdown(broker: str) -> None:
-    wait_for(lambda: health(broker) == "healthy", "the broker is healthy", timeout=90)
+    wait_until_healthy(broker)
     assert docker("exec", broker, "cat", "/proc/1/comm") == "python3"
     docker("stop", "--time", 60, broker)
     assert inspect(broker)["State"]["ExitCode"] == 0

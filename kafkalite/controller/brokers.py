@@ -122,7 +122,7 @@ class BrokerEvents:
             state = context.states[topic_partition]
             if state.leader == broker.id:
                 left.append((topic_partition, ErrorCode.NONE))
-            else:
+            elif broker.id not in state.isr:
                 # It has nothing more to fetch; were it to follow, the new leader would take it back into the ISR.
                 term.batch.stop(broker.id, topic_partition, state.leader_epoch, delete=False)
         return ControlResponse(ErrorCode.NONE, tuple(left))

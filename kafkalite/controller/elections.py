@@ -10,6 +10,10 @@ broker may have lost power, and with it the end of its log. Such a member leaves
 all records is registered. While every registered member may lack records, the partition waits for those that are gone,
 because one of them may have all records. Once all of them are back and none surely has all records, the old leader
 leads again. So an acknowledged record is lost only where every member of the ISR started uncleanly.
+
+The last member that is registered may be dead all the same: its machine lost power, and its session has not ended yet.
+So the controller does not take the others out of the ISR where a single member would remain. A leader that lives does
+so itself, as soon as it learns that they are gone (``replication/isr_updates``).
 """
 
 from __future__ import annotations
@@ -195,8 +199,25 @@ def _elect(state: PartitionState, brokers: Brokers, controller_epoch: int, uncle
             f"lack records after an unclean start: {lacking})",
         )
     leader, was_unclean = elected
-    isr = (leader,) if was_unclean else tuple(replica for replica in complete if replica in online)
+    if was_unclean:
+        return advance(state, controller_epoch, leader, (leader,), brokers)
+    isr = _not_left_alone(state, [replica for replica in complete if replica in online], brokers)
     return advance(state, controller_epoch, leader, isr, brokers)
+
+
+def _not_left_alone(state: PartitionState, isr: Sequence[int], brokers: Brokers) -> tuple[int, ...]:
+    """``isr``; where it is a single member, with those of the ISR that may have all records although they are gone."""
+    if len(isr) != 1:
+        return tuple(isr)
+    return tuple(
+        replica
+        for replica in complete_isr(state, brokers)
+        if replica in isr
+        or (
+            replica in state.replicas
+            and (brokers.broker_epoch(replica) < 0 or brokers.is_reachable(replica, state.topic_partition))
+        )
+    )
 
 
 def elect_preferred(brokers: Brokers, controller_epoch: int) -> Planner:
@@ -243,11 +264,15 @@ def elect_for_reassignment(brokers: Brokers, controller_epoch: int) -> Planner:
 
 
 def move_off(brokers: Brokers, controller_epoch: int, shutting_down: Collection[int]) -> Planner:
-    """Plan for a controlled shutdown: brokers that are about to stop neither lead nor stay in the ISR."""
+    """Plan for a controlled shutdown: brokers that are about to stop do not lead, and leave ISRs of three or more.
+
+    From an ISR of two the leader takes such a broker when its registration is gone.
+    """
 
     def plan(state: PartitionState) -> Plan:
         isr = tuple(replica for replica in state.isr if replica not in shutting_down)
         complete = complete_isr(state, brokers)
+        isr = _not_left_alone(state, isr, brokers)
         if state.leader not in shutting_down:
             # A follower only: its ISR entry goes, unless it is the last one that has all records.
             if isr == state.isr or not set(isr) & set(complete):
@@ -287,7 +312,7 @@ def drop_replicas(brokers: Brokers, controller_epoch: int, registered_anew: Coll
             if isinstance(elected, PartitionState):
                 return elected
         is_renewed = leader in registered_anew or 0 <= state.mzxid < brokers.broker_epoch(leader)
-        kept = kept or held or list(state.isr[-1:])
+        kept = list(_not_left_alone(state, kept, brokers)) or held or list(state.isr[-1:])
         if leader == state.leader and tuple(kept) == state.isr and not is_renewed:
             return None
         return advance(state, controller_epoch, leader, kept, brokers)

@@ -15,7 +15,7 @@ session itself ends this broker's right to lead.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from kafkalite.cluster.model import PartitionState
@@ -144,11 +144,28 @@ class IsrUpdates:
 
     # Shrinking
 
+    def drop_departed(self, partitions: Iterable[Partition]) -> None:
+        """Go on alone where every other member of the ISR is no longer registered.
+
+        The controller leaves this to the leader: only a leader that lives may be the last member of an ISR.
+        """
+        metadata, me = self._replicas.metadata, self._replicas.broker_id
+        if not self.connected or self._closed or not metadata.alive(me):
+            return
+        for partition in partitions:
+            if partition.role is not Role.LEADER or partition.isr.is_pending:
+                continue
+            out = frozenset(replica for replica in partition.isr.committed if replica != me)
+            if out and not any(metadata.alive(replica) for replica in out):
+                log.info("%s: leading alone, broker %s is gone", partition.topic_partition, sorted(out))
+                self._write(partition, partition.isr.shrink(out))
+
     def _check_lag(self) -> None:
         self._lag_check = self._clock.call_later(self._max_lag / 2, self._check_lag)
         if not self.connected:
             return
         now = self._clock.monotonic()
+        self.drop_departed(self._replicas.leaders())
         for partition in self._replicas.leaders():
             out = partition.lagging(now, self._max_lag)
             if out and not partition.isr.is_pending:
@@ -262,6 +279,7 @@ class IsrUpdates:
             if replica not in partition.isr.maximal and partition.is_in_sync(follower):
                 self.consider(partition, follower)
         effects.run()
+        self.drop_departed((partition,))
 
     def _tell(self, tp: TopicPartition) -> None:
         self._changed[tp] = None

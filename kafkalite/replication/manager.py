@@ -308,6 +308,7 @@ class ReplicaManager:
         """The controller's request; STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH where it comes too late."""
         answer: ControlResponse = await self._in_lane(lambda: self._roles.leader_and_isr(request))
         self._moves.resume()
+        self._drop_departed(request.states)
         # Most such requests follow the coming or going of a broker.
         self._offsets.brokers_changed()
         return answer
@@ -327,6 +328,11 @@ class ReplicaManager:
         if mine:
             await self._in_lane(lambda: self._roles.apply(mine, from_controller=False))
             self._moves.resume()
+            self._drop_departed(mine)
+
+    def _drop_departed(self, states: Iterable[PartitionState]) -> None:
+        held = [self.partitions.get(state.topic_partition) for state in states]
+        self._isr.drop_departed(partition for partition in held if partition is not None)
 
     async def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
         """ZooKeeper has these topics, of these ids, no longer: they are not served any more. Their logs stay."""
@@ -372,6 +378,7 @@ class ReplicaManager:
     def brokers_changed(self) -> None:
         """The set of live brokers changed: ISR candidates and deletions of records are looked at again."""
         self._isr.look_again()
+        self._isr.drop_departed(self.replicas.leaders())
         self._offsets.brokers_changed()
 
     def _checkpoint(self) -> None:

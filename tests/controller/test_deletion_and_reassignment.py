@@ -298,7 +298,7 @@ def test_preferred_election_by_api() -> None:
         "t-2": "ELECTION_NOT_NEEDED",
         "x-0": "UNKNOWN_TOPIC_OR_PARTITION",
     }
-    assert house.state("t-0") == "leader 1 epoch 2 isr 2,1 by 1"
+    assert house.state("t-0") == "leader 1 epoch 3 isr 2,1 by 1"
     assert list(run(controller.elect_leaders("preferred", None))) == [tp("t-1")]
 
 

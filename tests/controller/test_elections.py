@@ -76,10 +76,10 @@ NOBODY = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE.name
     [
         (state(1, (1, 2, 3)), (1, 2, 3), False, "stays"),
         (state(1, (1, 2, 3)), (2, 3), False, "2 [2, 3]"),
-        (state(1, (3, 1)), (2, 3), False, "3 [3]"),
+        (state(1, (3, 1)), (2, 3), False, "3 [3, 1]"),
         (state(1, (1,)), (2, 3), False, NOBODY),
         (state(1, (1,)), (2, 3), True, "2 [2]"),
-        (state(1, (1, 3)), (2, 3), True, "3 [3]"),
+        (state(1, (1, 3)), (2, 3), True, "3 [1, 3]"),
         (state(1, (1,)), (), True, NOBODY),
         (state(-1, (2,)), (2,), False, "2 [2]"),
     ],
@@ -131,10 +131,12 @@ def test_reassignment_begun(before: PartitionState, alive: tuple[int, ...], expe
     ("before", "stopping", "expected"),
     [
         (state(1, (1, 2, 3)), {1}, "2 [2, 3]"),
-        (state(1, (1, 2, 3)), {1, 2}, "3 [3]"),
+        (state(1, (1, 2, 3)), {1, 2}, "3 [1, 2, 3]"),
         (state(1, (1,)), {1}, NOBODY),
         (state(2, (1, 2, 3)), {1}, "2 [2, 3]"),
         (state(2, (2, 3)), {1}, "stays"),
+        (state(1, (1, 2)), {1}, "2 [1, 2]"),
+        (state(1, (1, 2)), {2}, "stays"),
     ],
 )
 def test_controlled_shutdown(before: PartitionState, stopping: set[int], expected: str) -> None:
@@ -148,10 +150,13 @@ def test_controlled_shutdown(before: PartitionState, stopping: set[int], expecte
         (state(1, (1, 2, 3)), (1, 3), (), "1 [1, 3]"),
         (state(1, (1, 2, 3)), (2, 3), (), "2 [2, 3]"),
         (state(1, (1, 2)), (3,), (), "-1 [1, 2]"),
+        (state(1, (1, 2)), (1,), (), "stays"),
+        (state(1, (1, 2)), (2,), (), "2 [1, 2]"),
+        (state(1, (1, 2, 3)), (2,), (), "2 [1, 2, 3]"),
         (state(-1, (1,)), (3,), (), "stays"),
         (state(1, (1,)), (2, 3), (), "-1 [1]"),
         (state(1, (1, 2, 3)), (1, 3), (1,), "1 [1, 3]"),
-        (state(2, (1, 2, 3)), (1, 3), (1,), "3 [3]"),
+        (state(2, (1, 2, 3)), (1, 3), (1,), "3 [1, 2, 3]"),
         (state(1, (1, 3), (1, 2)), (1, 2, 3), (), "1 [1]"),
     ],
 )

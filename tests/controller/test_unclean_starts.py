@@ -119,7 +119,7 @@ def test_a_restarted_leader_leaves_while_a_live_follower_has_everything() -> Non
         house.kill(3)
         house.kill(1)
     house.start(1)
-    assert house.state("t-0") == "leader 2 epoch 1 isr 2 by 1"
+    assert house.state("t-0") == "leader 2 epoch 1 isr 2,3 by 1"
 
 
 @pytest.mark.parametrize("successor", [True, False])
@@ -137,12 +137,25 @@ def test_the_only_replica_leads_again_after_an_unclean_start(successor: bool) ->
 def test_the_last_member_of_the_isr_leads_again_though_others_live() -> None:
     house = cluster()
     house.kill(2, 3)
-    assert house.state("t-0") == "leader 1 epoch 2 isr 1 by 1"
+    house.leader_writes("t-0", [1])
+    assert house.state("t-0") == "leader 1 epoch 1 isr 1 by 1"
     house.kill(1)
     house.start(2, 3)
-    assert house.state("t-0") == "leader -1 epoch 3 isr 1 by 1"
+    assert house.state("t-0") == "leader -1 epoch 2 isr 1 by 1"
     house.start(1)
-    assert house.state("t-0") == "leader 1 epoch 4 isr 1 by 1"
+    assert house.state("t-0") == "leader 1 epoch 3 isr 1 by 1"
+
+
+@pytest.mark.parametrize("follower", [2, 3])
+def test_the_last_that_is_registered_may_be_dead(follower: int) -> None:
+    """Its machine lost power and its session goes on; a follower with a whole log was away for a moment."""
+    house = cluster(1, 2, 3)
+    house.leader_writes("t-0", [1, follower])
+    house.kill(follower)
+    assert house.state("t-0") == f"leader 1 epoch 0 isr 1,{follower} by 1", "the leader itself takes it out"
+    house.bounce(1)
+    house.start_cleanly(follower)
+    assert house.state("t-0").startswith(f"leader {follower} ")
 
 
 def test_all_replicas_restarted_uncleanly() -> None:
@@ -163,12 +176,12 @@ def test_of_those_that_restarted_uncleanly_the_old_leader_leads() -> None:
     house.kill(1)
     house.start(1)
     house.leader_writes("t-0", [2, 1])
-    assert house.state("t-0") == "leader 2 epoch 1 isr 2,1 by 1"
+    assert house.state("t-0") == "leader 2 epoch 2 isr 2,1 by 1"
     nobody_watches(house)
     house.kill(1, 2)
     house.start(1, 2)
     house.control(8)
-    assert house.state("t-0") == "leader 2 epoch 2 isr 2 by 2"
+    assert house.state("t-0") == "leader 2 epoch 3 isr 2 by 2"
 
 
 def test_the_first_of_the_missing_that_has_everything_leads() -> None:
@@ -209,7 +222,7 @@ def test_a_replica_that_caught_up_again_counts_in_its_new_life() -> None:
     nobody_watches(house)
     house.kill(1)
     house.control(8)
-    assert house.state("t-0") == "leader 2 epoch 2 isr 2 by 2"
+    assert house.state("t-0") == "leader 2 epoch 2 isr 1,2 by 2"
 
 
 def test_a_replica_that_restarted_as_it_joined_is_taken_out() -> None:

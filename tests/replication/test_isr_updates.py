@@ -314,3 +314,31 @@ def test_a_state_that_was_removed_by_hand_and_put_back_does_not_end_the_changes(
     cluster.admin.create(path, good)
     cluster.run(20)
     assert cluster.read().isr == (1, 2)
+
+
+def test_a_leader_goes_on_alone_as_soon_as_every_other_member_is_gone(cluster: SimCluster) -> None:
+    """The controller leaves it to the leader, because only a leader that lives may be the last member."""
+    cluster[3].crash()
+    cluster.run(0.5)
+    assert cluster.read().isr == (1, 2, 3), "the controller takes the first one out"
+    cluster.elect(1, isr=(1, 2))
+    cluster[2].crash()
+    cluster.run(0.5)
+    assert cluster.read().isr == (1,)
+
+
+def test_a_leader_that_is_told_of_members_that_are_gone_goes_on_alone(cluster: SimCluster) -> None:
+    cluster[1].crash()
+    cluster[3].crash()
+    cluster.run(0.5)
+    cluster.elect(2, isr=(2, 1))
+    cluster.run(0.5)
+    assert cluster.read().isr == (2,)
+
+
+def test_a_leader_that_is_not_registered_takes_nobody_out(cluster: SimCluster) -> None:
+    """It knows less of the others than ZooKeeper does."""
+    cluster[1].metadata.update_brokers({})
+    cluster[1].manager.brokers_changed()
+    cluster.run(0.5)
+    assert cluster.read().isr == (1, 2, 3)

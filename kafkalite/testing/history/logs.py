@@ -47,9 +47,10 @@ class Logs:
         return self.is_compacted(partition) or offset < self._deleted.get(partition, NOWHERE)
 
     def may_be_passed_over(self, partition: str, offset: int, producers: Producers) -> bool:
-        """Whether a reader may have found nothing where ``offset`` is: deleted, or compacted away for a later record.
+        """Whether a reader may have found nothing where ``offset`` is: deleted, or compacted away.
 
-        Replicas are compacted one by one, so what one of them holds another may have given up long before.
+        A later record of its key takes a record away, so does the end of an aborted transaction. Replicas are compacted
+        one by one, so what one of them holds another may have given up long before.
         """
         if offset < self._deleted.get(partition, NOWHERE):
             return True
@@ -60,11 +61,13 @@ class Logs:
             last = self._last_of_keys[partition] = {}
             for at, record in self._logs[partition].items():
                 sending = None if record is None else producers.records.get(record)
-                if sending is not None and sending.key is not None:
+                if sending is not None and sending.key is not None and _is_visible(sending):
                     last[sending.key] = max(at, last.get(sending.key, NOWHERE))
         record = self._logs[partition].get(offset)
         sending = None if record is None else producers.records.get(record)
-        return sending is not None and sending.key is not None and (sending.tombstone or last[sending.key] > offset)
+        if sending is None or sending.key is None:
+            return False
+        return sending.tombstone or not _is_visible(sending) or last[sending.key] > offset
 
     def is_deleted(self, partition: str) -> bool:
         """Whether its topic was deleted, so that nothing can be said of it."""
@@ -188,7 +191,7 @@ class Logs:
         for record, sending in producers.records.items():
             if not self.is_compacted(sending.partition) or sending.key is None or self.is_deleted(sending.partition):
                 continue
-            if sending.transaction is not None and not sending.transaction.visible:
+            if not _is_visible(sending):
                 continue
             keyed[record] = sending
             offset = sending.offset if sending.offset != NOWHERE else places.get(record, NOWHERE)
@@ -271,3 +274,8 @@ def _describe(entry: Entry | None) -> str:
     if entry is None:
         return "nothing"
     return f"{entry.record or 'a marker'} (leader epoch {entry.leader_epoch}, CRC {entry.crc:#x})"
+
+
+def _is_visible(sending: Sending) -> bool:
+    """Whether readers of committed records are to see it."""
+    return sending.transaction is None or sending.transaction.visible

@@ -201,7 +201,8 @@ class _History:
     def _judge(self) -> None:
         """Read everything once more, compare the replicas, and check the history."""
         world, states = self._world, self._topology.states()
-        ends = {tp: self._end(state.leader, tp) for tp, state in states.items()}
+        topics = {topic.name for topic in self._plan.topics}
+        ends = {tp: self._end(state.leader, tp) for tp, state in states.items() if tp.topic in topics}
         readers = [self._final_reader(isolation) for isolation in Isolation]
         done: list[bool] = []
         for reader in readers:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
-from kafkalite.testing.history.events import Isolation
+from kafkalite.testing.history.events import Isolation, Sent, Started
+from kafkalite.testing.simulation.clients.administrator import WEIGHTS, Administrator, AdministratorSettings
 from kafkalite.testing.simulation.clients.consumer_protocol import STICKY
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
@@ -165,14 +167,58 @@ def _keyed(host: ClientHost, name: str, rng: random.Random) -> Client:
         bunch=8,
         keys=rng.randint(2, 12),
         padding=rng.choice((20, 150)),
+        tombstones=rng.choice((0.0, 0.1, 0.4)),
         sender=SenderSettings(in_flight=rng.randint(1, 5), batch_records=8),
     )
     return Producer(host, settings)
 
 
+def _keyed_transactional(host: ClientHost, name: str, rng: random.Random) -> Client:
+    settings = TransactionalSettings(
+        name,
+        f"{name}-id",
+        ("balances",),
+        rate=rng.uniform(1, 4),
+        bunch=rng.randint(1, 10),
+        aborted=rng.choice((0.2, 0.5)),
+        pause=rng.uniform(0.01, 0.3),
+        timeout_ms=rng.choice((2_000, 10_000)),
+        padding=rng.choice((20, 150)),
+        keys=rng.randint(2, 12),
+        tombstones=rng.choice((0.0, 0.3)),
+    )
+    return TransactionalProducer(host, settings)
+
+
 def _compacted_reader(host: ClientHost, name: str, rng: random.Random) -> Client:
     fetch = FetchSettings(rng.choice(tuple(Isolation)), max_wait=rng.uniform(0.05, 0.5))
     return Reader(host, ReaderSettings(name, ("balances",), fetch))
+
+
+_SPARE: Final = ("spare-1", "spare-2")
+"""Topics that an administrator makes, trims and deletes."""
+
+
+def _to_spare_topics(host: ClientHost, name: str, rng: random.Random) -> Client:
+    # No record need outlast its topic, so the history hears only of what was sent; the replicas must be alike even so.
+    quiet = replace(host, note=lambda event: host.note(event) if isinstance(event, Started | Sent) else None)
+    sender = SenderSettings(acks=rng.choice((1, -1)), in_flight=1, delivery_timeout=5.0)
+    return Producer(quiet, ProducerSettings(name, _SPARE, idempotent=False, rate=rng.uniform(1, 4), sender=sender))
+
+
+def _administrator(host: ClientHost, name: str, rng: random.Random) -> Client:
+    # Swarm weights: a history with few kinds of actions goes deeper than one with a little of each.
+    weights = {action: weight * rng.random() ** 2 for action, weight in WEIGHTS.items() if rng.random() < 0.6}
+    settings = AdministratorSettings(
+        name,
+        ("orders", "results", "balances"),
+        trimmed=_SPARE,
+        spare=_SPARE,
+        rate=rng.uniform(0.3, 1.5),
+        replication=(2, 3, 3),
+        weights=weights or WEIGHTS,
+    )
+    return Administrator(host, settings)
 
 
 CLIENTS: Final[dict[str, ClientSpec]] = {
@@ -186,5 +232,8 @@ CLIENTS: Final[dict[str, ClientSpec]] = {
     "transformer": ClientSpec(_transformer, 2, latest=5.0),
     "keyed": ClientSpec(_keyed, 2),
     "compacted-reader": ClientSpec(_compacted_reader, 1),
+    "keyed-transactional": ClientSpec(_keyed_transactional, 1),
+    "administrator": ClientSpec(_administrator, 1),
+    "to-spare-topics": ClientSpec(_to_spare_topics, 1),
 }
 """By name; plans name them."""

@@ -11,7 +11,12 @@ import pytest
 from kafkalite.testing.history.breaches import MOST_OF_A_RULE, Breach, Rule
 from kafkalite.testing.history.checker import check
 from kafkalite.testing.history.events import (
+    Aborted,
     Acked,
+    Begun,
+    Committed,
+    Committing,
+    Compacted,
     Event,
     Isolation,
     Positioned,
@@ -105,6 +110,29 @@ def test_a_reader_that_is_told_that_there_is_nothing_more() -> None:
         Breach(Rule.COMPLETE, "p#1 in t-0 at offset 0: reader passed over it"),
     ]
     assert check([*sent, *other, told[0]]) == []
+
+
+@pytest.mark.parametrize(
+    ("aborted", "given", "rules"),
+    [
+        ((), SECOND, set()),
+        ((), FIRST, {Rule.COMPLETE}),
+        ((1,), SECOND, set()),
+        ((2,), SECOND, {Rule.COMPLETE}),
+        ((2,), FIRST, set()),
+    ],
+)
+def test_compaction_takes_aborted_records_and_those_that_a_visible_one_follows(
+    aborted: tuple[int, ...], given: RecordId, rules: set[Rule]
+) -> None:
+    history: list[Event] = [Compacted("t"), Started("p", ProducerKind.TRANSACTIONAL)]
+    for number, record in ((1, FIRST), (2, SECOND)):
+        history += [Begun("p", number), Sent(record, "t-0", number, "key"), Acked(record, "t-0", number - 1)]
+        history += [Aborted("p", number)] if number in aborted else [Committing("p", number), Committed("p", number)]
+    history += [Read("other", READ, "t-0", 0, FIRST), Read("other", READ, "t-0", 1, SECOND)]
+    history += [Positioned("reader", "t-0", 0), Read("reader", READ, "t-0", given.number - 1, given)]
+    history.append(Reached("reader", READ, "t-0", 2))
+    assert {breach.rule for breach in check(history)} == rules
 
 
 def test_a_breach_is_one_line_and_there_are_not_too_many() -> None:

@@ -61,7 +61,8 @@ _EXPECTED: Mapping[str, frozenset[ErrorCode]] = {
     },
     "grow": _MISSING | _TOO_FEW | {E.INVALID_PARTITIONS, E.REASSIGNMENT_IN_PROGRESS},
     "configure_topic": _MISSING,
-    "configure_broker": frozenset(),
+    # Kafka's limits of change: a number of threads may be doubled or halved at once.
+    "configure_broker": frozenset((E.INVALID_REQUEST,)),
     "make": _TOO_FEW | {E.TOPIC_ALREADY_EXISTS},
     "delete": _MISSING,
     "trim": _MISSING | {E.OFFSET_OUT_OF_RANGE},

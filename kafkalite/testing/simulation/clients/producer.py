@@ -17,7 +17,7 @@ from kafkalite.testing.history.events import ProducerKind, RecordId, Started
 from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
 from kafkalite.testing.simulation.clients.errors import RETRIABLE
 from kafkalite.testing.simulation.clients.host import ClientHost
-from kafkalite.testing.simulation.clients.records import record_of, tombstone_of
+from kafkalite.testing.simulation.clients.records import record_by_chance
 from kafkalite.testing.simulation.clients.sender import Sender, SenderSettings
 from kafkalite.testing.simulation.clients.sequences import ProducerId, Sequences
 
@@ -117,13 +117,10 @@ class Producer:
         self._sender.kick()
 
     def _record(self, identity: RecordId, timestamp: int) -> Record:
-        rng, settings = self._host.rng, self.settings
-        if not settings.keys:
-            return record_of(identity, timestamp, None, settings.padding)
-        key = f"k{rng.randrange(settings.keys)}".encode()
-        if rng.random() < settings.tombstones:
-            return tombstone_of(identity, timestamp, key)
-        return record_of(identity, timestamp, key, settings.padding)
+        settings = self.settings
+        return record_by_chance(
+            self._host.rng, identity, timestamp, settings.keys, settings.tombstones, settings.padding
+        )
 
     async def _init(self, sequences: Sequences) -> bool:
         """Get a producer id; ``False`` where the producer is to end without one."""

@@ -5,6 +5,8 @@ Answers to: nothing in Kafka; the values of a Jepsen workload. Pure.
 
 from __future__ import annotations
 
+import random
+
 from kafkalite.record.records import Record
 from kafkalite.testing.history.events import RecordId
 
@@ -20,6 +22,18 @@ def record_of(record: RecordId, timestamp: int, key: bytes | None = None, paddin
 def tombstone_of(record: RecordId, timestamp: int, key: bytes) -> Record:
     """A record that deletes ``key``."""
     return Record(-1, timestamp, key, None, ((IDENTITY, _text(record)),))
+
+
+def record_by_chance(
+    rng: random.Random, record: RecordId, timestamp: int, keys: int, tombstones: float, padding: int
+) -> Record:
+    """A record with one of ``keys`` keys, or (0) without one; ``tombstones``: the part that deletes its key."""
+    if not keys:
+        return record_of(record, timestamp, None, padding)
+    key = f"k{rng.randrange(keys)}".encode()
+    if rng.random() < tombstones:
+        return tombstone_of(record, timestamp, key)
+    return record_of(record, timestamp, key, padding)
 
 
 def identity_of(record: Record) -> RecordId | None:

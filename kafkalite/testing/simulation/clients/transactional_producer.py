@@ -27,7 +27,7 @@ from kafkalite.testing.history.events import (
 from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
 from kafkalite.testing.simulation.clients.errors import FENCED
 from kafkalite.testing.simulation.clients.host import ClientHost
-from kafkalite.testing.simulation.clients.records import record_of
+from kafkalite.testing.simulation.clients.records import record_by_chance
 from kafkalite.testing.simulation.clients.sender import Sender, SenderSettings
 from kafkalite.testing.simulation.clients.sequences import Sequences
 from kafkalite.testing.simulation.clients.transactions import (
@@ -178,6 +178,10 @@ class TransactionalSettings:
     lives: int = 3
     """Instances that it makes of itself, one after another, where it is fenced."""
     padding: int = 0
+    keys: int = 0
+    """Keys that the records are given by chance; 0: they have none."""
+    tombstones: float = 0.0
+    """The part of the records with keys that delete their key."""
     sender: SenderSettings = field(default_factory=SenderSettings)
     patience: Patience = field(default_factory=Patience)
 
@@ -254,7 +258,7 @@ class TransactionalProducer:
             for _ in range(host.rng.randint(1, settings.bunch)):
                 timestamp = host.clock.time_ms()
                 await session.send(
-                    lambda identity, at=timestamp: record_of(identity, at, None, settings.padding),  # type: ignore[misc]
+                    lambda identity, at=timestamp: self._record(identity, at),  # type: ignore[misc]
                     host.rng.choice(places),
                 )
                 session.sender.kick()
@@ -267,6 +271,12 @@ class TransactionalProducer:
                 self.committed += 1
         except AbortableError:
             await session.abort()
+
+    def _record(self, identity: RecordId, timestamp: int) -> Record:
+        settings = self.settings
+        return record_by_chance(
+            self._host.rng, identity, timestamp, settings.keys, settings.tombstones, settings.padding
+        )
 
 
 async def survives(life: Awaitable[None]) -> bool:

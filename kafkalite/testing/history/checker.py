@@ -58,6 +58,7 @@ def check(history: Iterable[events.Event]) -> list[Breach]:
         events.OffsetFetching: (offsets.fetching,),
         events.OffsetFetched: (offsets.fetched,),
         events.Compacted: (logs.compacted,),
+        events.GroupRemoved: (groups.removed,),
         events.Deleting: (logs.deleting,),
         events.Led: (leaders.led,),
         events.Replica: (logs.stored,),

@@ -244,6 +244,12 @@ class Compacted(NamedTuple):
     topic: str
 
 
+class GroupRemoved(NamedTuple):
+    """A group without members and offsets is gone; one of its name that comes later begins with generation 1."""
+
+    group: str
+
+
 class Deleting(NamedTuple):
     """A client is about to have the records below ``offset`` deleted; :data:`ENDLESS`: the topic with them."""
 
@@ -302,6 +308,7 @@ Event = (
     | OffsetFetching
     | OffsetFetched
     | Compacted
+    | GroupRemoved
     | Deleting
     | Led
     | Replica

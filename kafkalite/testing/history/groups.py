@@ -6,7 +6,7 @@ Answers to: nothing in Kafka; the groups' part of the history checker. Pure.
 from __future__ import annotations
 
 from kafkalite.testing.history.breaches import Breaches, Rule
-from kafkalite.testing.history.events import OffsetCommitted, OffsetCommitting, Owned
+from kafkalite.testing.history.events import GroupRemoved, OffsetCommitted, OffsetCommitting, Owned
 
 
 class Groups:
@@ -28,6 +28,10 @@ class Groups:
                     f"group {event.group}: {partition} is owned by {owner} and by {event.owner} in generation "
                     f"{event.generation}",
                 )
+
+    def removed(self, event: GroupRemoved) -> None:
+        self._generations.pop(event.group, None)
+        self._owners = {key: owner for key, owner in self._owners.items() if key[0] != event.group}
 
     def committing(self, event: OffsetCommitting) -> None:
         newest = self._generations.get(event.group, -1)

@@ -23,7 +23,7 @@ from kafkalite.zk.znodes.topics import TopicAssignment
 _STATE: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)/state$")
 _TOPIC: Final = re.compile(r"^/brokers/topics/([^/]+)$")
 _TRANSACTION: Final = re.compile(r"^/transactions/\d+/ids/([^/]+)$")
-_GENERATION: Final = re.compile(r"^/consumers/[^/]+/generation$")
+GENERATION_PATH: Final = re.compile(r"^/consumers/([^/]+)/generation$")
 _CLAIM: Final = "/coordinator"
 _CLAIM_EPOCH: Final = "/coordinator_epoch"
 
@@ -70,7 +70,7 @@ class ZnodeInvariants:
             (_TOPIC, self._topic),
             (_STATE, self._state),
             (_TRANSACTION, self._transaction),
-            (_GENERATION, self._generation),
+            (GENERATION_PATH, self._generation),
         )
 
     def committed(self, zxid: int, changes: Iterable[ZnodeChange]) -> list[str]:

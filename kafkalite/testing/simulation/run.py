@@ -22,7 +22,7 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import request_class
 from kafkalite.testing.ensemble import Transaction
 from kafkalite.testing.history.checker import check
-from kafkalite.testing.history.events import Acked, Compacted, Event, Isolation, OffsetCommitted, Replica
+from kafkalite.testing.history.events import Acked, Compacted, Event, GroupRemoved, Isolation, OffsetCommitted, Replica
 from kafkalite.testing.simulation.clients.cluster import Cluster
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
@@ -31,7 +31,7 @@ from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
 from kafkalite.testing.simulation.cluster import SimCluster
 from kafkalite.testing.simulation.convergence import differences, entries
 from kafkalite.testing.simulation.injector import FaultInjector
-from kafkalite.testing.simulation.invariants import ZnodeInvariants, znode_change
+from kafkalite.testing.simulation.invariants import GENERATION_PATH, Kind, ZnodeInvariants, znode_change
 from kafkalite.testing.simulation.loaded_log import checked_loads
 from kafkalite.testing.simulation.plan import ACTIVE, HEALING, ClientStep, Plan, Step
 from kafkalite.testing.simulation.scenarios import SCENARIOS
@@ -95,6 +95,10 @@ class _History:
         def committed(transaction: Transaction) -> None:
             changes = [znode_change(change.op) for change in transaction.changes if not isinstance(change.op, Check)]
             self._violations.extend(invariants.committed(transaction.zxid, changes))
+            for change in changes:
+                group = GENERATION_PATH.match(change.path)
+                if group is not None and change.kind is Kind.DELETED:
+                    self._events.append(GroupRemoved(group[1]))
 
         self._cluster.zookeeper.on_commit(committed)
         try:

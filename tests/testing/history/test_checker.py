@@ -18,7 +18,9 @@ from kafkalite.testing.history.events import (
     Committing,
     Compacted,
     Event,
+    GroupRemoved,
     Isolation,
+    Owned,
     Positioned,
     ProducerKind,
     Reached,
@@ -160,3 +162,9 @@ def test_ten_thousand_operations_take_well_under_a_second() -> None:
     history = valid_history(1, 4_000)
     assert len(history) > 20_000
     assert seconds(lambda: check(history)) < 0.5
+
+
+def test_a_group_that_was_removed_begins_its_generations_anew() -> None:
+    before, after = Owned("g", 1, "first", ("t-0",)), Owned("g", 1, "second", ("t-0",))
+    assert check([before, GroupRemoved("g"), after]) == []
+    assert [breach.rule for breach in check([before, GroupRemoved("other"), after])] == [Rule.OWNER]

@@ -110,6 +110,11 @@ class Sender:
         """Batches that are queued or in flight."""
         return sum(map(len, self._queues.values())) + len(self._expecting)
 
+    @property
+    def closed(self) -> bool:
+        """Whether :meth:`close` was called."""
+        return self._closed
+
     async def flush(self, seconds: float = 1e9) -> None:
         """Return when nothing is queued or in flight any more, after ``seconds`` at the latest."""
         deadline = self._host.clock.monotonic() + seconds

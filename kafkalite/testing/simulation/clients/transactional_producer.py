@@ -135,8 +135,8 @@ class TransactionalSession:
 
     def close(self) -> None:
         """End at once."""
-        self.sender.close()
         self._transactions.close()
+        self.sender.close()
 
     async def _settle(self) -> None:
         """A new epoch, where something of the old one may arrive late, or sequences have gaps."""
@@ -145,6 +145,9 @@ class TransactionalSession:
             await self.init()
 
     def _check(self) -> None:
+        if self.sender.closed:
+            # Killed in the middle of a flush: a commit now would leave out what was not sent.
+            raise StoppedError
         if self._hurt_by in FENCED and self._hurt_by is not ErrorCode.INVALID_PRODUCER_EPOCH:
             raise FencedError(False)
         if self._hurt_by is not None:

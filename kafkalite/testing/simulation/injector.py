@@ -15,8 +15,6 @@ from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import Role
 from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
 from kafkalite.testing.simulation.topology import Topology
-from kafkalite.testing.simulation.world import LifeState
-from kafkalite.zk.port import SessionState
 
 _LOOK = 0.05
 """Virtual seconds between two looks at a condition."""
@@ -30,9 +28,7 @@ class PowerBudget:
     acks=all promises a record for as long as one member of the ISR keeps it *and* never ceased uncleanly since it was
     last known to be in sync, because a broker cannot tell ``kill -9`` from lost power when it starts. So a machine may
     lose power where each of its partitions has another such member, and while no other machine still misses records.
-    Until the machine holds again what it lost, no process may be killed that is the last such member; and until it has
-    started again, the last healthy member of the ISR beside it is left alone (:meth:`needs`), because an ISR that
-    shrinks to the lost machine alone has lost its records, as in Apache Kafka without KIP-966.
+    Until the machine holds again what it lost, no process may be killed that is the last such member.
     """
 
     def __init__(self, cluster: SimCluster, topology: Topology) -> None:
@@ -55,28 +51,6 @@ class PowerBudget:
             self._is_kept_without(broker, state)
             for state in self._topology.states().values()
             if broker in state.isr and self._broker in state.isr
-        )
-
-    def needs(self, broker: int) -> bool:
-        """Whether ``broker`` is the last that keeps what the machine without power has lost."""
-        lost = self._broker
-        if self.is_whole() or self._cluster.brokers[lost].services is not None:
-            return False
-        return any(
-            not any(other not in (lost, broker) and self._is_healthy(other) for other in state.isr)
-            for state in self._topology.states().values()
-            if lost in state.isr and broker in state.isr
-        )
-
-    def _is_healthy(self, broker: int) -> bool:
-        machine = self._cluster.brokers[broker]
-        life, zk = machine.life, machine.zk
-        return (
-            machine.services is not None
-            and life is not None
-            and life.state is LifeState.RUNNING
-            and zk is not None
-            and zk.state is SessionState.CONNECTED
         )
 
     def spend(self, broker: int) -> None:
@@ -207,13 +181,10 @@ class FaultInjector:
 
     # Processes and machines
 
-    def _may_fail(self, broker: int) -> bool:
-        return not self.healed and not self._power.needs(broker)
-
     def kill(self, broker: int, guardian_dies_too: bool = False) -> None:
         """``kill -9``; with ``guardian_dies_too`` ZooKeeper learns of it by the session's timeout."""
         machine = self._cluster.brokers.get(broker)
-        if machine is None or not machine.is_alive or not self._may_fail(broker) or not self._power.allows_kill(broker):
+        if machine is None or not machine.is_alive or self.healed or not self._power.allows_kill(broker):
             return
         self.count += 1
         machine.kill(guardian_dies_too=guardian_dies_too)
@@ -230,7 +201,7 @@ class FaultInjector:
     async def stop(self, broker: int) -> None:
         """A controlled shutdown, to its end; a process that does not end is killed."""
         machine = self._cluster.brokers[broker]
-        if not machine.is_alive or not self._may_fail(broker):
+        if not machine.is_alive or self.healed:
             return
         if machine.status is Status.STARTING and not self._power.allows_kill(broker):
             return
@@ -262,7 +233,7 @@ class FaultInjector:
 
     def pause(self, broker: int) -> None:
         """SIGSTOP."""
-        if self._may_fail(broker) and self._cluster.brokers[broker].is_alive:
+        if not self.healed and self._cluster.brokers[broker].is_alive:
             self.count += 1
             self._cluster.pause(broker)
 
@@ -324,7 +295,7 @@ class FaultInjector:
 
     def _cut_zookeeper(self, broker: int, requests: bool) -> None:
         machine = self._cluster.brokers[broker]
-        if machine.zk is None or not machine.is_alive or not self._may_fail(broker):
+        if machine.zk is None or not machine.is_alive or self.healed:
             return
         self.mend_zookeeper(broker)
         self.count += 1
@@ -342,7 +313,7 @@ class FaultInjector:
     def expire_session(self, broker: int) -> None:
         """ZooKeeper ends the broker's session."""
         machine = self._cluster.brokers[broker]
-        if machine.zk is not None and machine.zk.session and self._may_fail(broker):
+        if machine.zk is not None and machine.zk.session and not self.healed:
             self.count += 1
             self._world.note("session expired", machine.host)
             self._cluster.zookeeper.expire(machine.zk.session)
@@ -375,7 +346,7 @@ class FaultInjector:
 
     def fill_disk(self, broker: int, room: int) -> None:
         """Only ``room`` bytes more fit on the broker's disk."""
-        if self._may_fail(broker):
+        if not self.healed:
             self.count += 1
             self._world.note(f"disk full but for {room} bytes", self._host(broker))
             self._cluster.brokers[broker].disk.fill(room)
@@ -387,7 +358,7 @@ class FaultInjector:
 
     def break_disk(self, broker: int, kind: str, after: int) -> None:
         """Every ``kind`` (``read``, ``write`` or ``fsync``) after the next ``after`` of them fails with EIO."""
-        if self._may_fail(broker):
+        if not self.healed:
             self.count += 1
             self._world.note(f"disk fails to {kind}", self._host(broker))
             self._cluster.brokers[broker].disk.break_io(kind, after)

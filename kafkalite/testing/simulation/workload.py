@@ -81,7 +81,7 @@ def _idempotent(host: ClientHost, name: str, rng: random.Random) -> Client:
     sender = SenderSettings(in_flight=rng.randint(1, 5), codec=rng.choice(_CODECS), batch_records=rng.randint(1, 12))
     rate = rng.uniform(3, 8)
     return Producer(
-        host, ProducerSettings(name, ("orders",), rate=rate, padding=rng.choice((0, 20, 300)), sender=sender)
+        host, ProducerSettings(name, ("orders",), rate=rate, padding=rng.choice((0, 20, 200)), sender=sender)
     )
 
 

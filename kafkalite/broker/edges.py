@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Awaitable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from kafkalite.broker.cleaner import CleanerProcesses
@@ -78,7 +79,8 @@ class Edges:
     """What a broker is given of the world outside. One value serves one life of one broker.
 
     ``reactor`` has the methods of Twisted's reactor that the network uses; ``clock`` tells the time of day as well;
-    every random choice is drawn from ``rng``. Without ``guardian`` the session timeout does its work.
+    every random choice is drawn from ``rng``. Without ``guardian`` the session timeout does its work. ``boot_id`` names
+    the present boot of the machine, and is empty where it is unknown.
     """
 
     reactor: Any
@@ -91,6 +93,7 @@ class Edges:
     watchdog: SessionWatchdog
     cleaners: CleanerPool
     rng: random.Random
+    boot_id: str
 
     @classmethod
     def real(cls, reactor: Any, config: BrokerConfig) -> Edges:
@@ -116,4 +119,13 @@ class Edges:
             watchdog=Watchdog(hosts, clock),
             cleaners=CleanerProcesses(reactor),
             rng=random.Random(),
+            boot_id=read_boot_id(),
         )
+
+
+def read_boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
+    """What Linux calls its present boot; empty where it does not say. In a container it is the host's."""
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""

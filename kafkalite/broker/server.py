@@ -87,6 +87,7 @@ class BrokerServer:
             cluster_id,
             rng=edges.rng,
             cleaner_pool=edges.cleaners,
+            boot_id=edges.boot_id,
         )
         self._config_watcher = ConfigWatcher(self.broker_id, stores.config, config.dynamic, self._logs)
         self._replicas = ReplicaManager(
@@ -269,6 +270,7 @@ class BrokerServer:
         self._edges.watchdog.watch(session, self._zk.password, self._zk.session_timeout_ms)
         self._replicas.registered(epoch, session)
         self._watcher.resync()
+        await self._logs.registered(self._registration.unclean_start_epoch)
 
     def _session_changed(self, state: SessionState) -> None:
         log.info("ZooKeeper session 0x%x: %s", self._zk.session & (2**64 - 1), state.value)

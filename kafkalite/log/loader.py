@@ -58,6 +58,9 @@ class LogLoader:
         self._folder = Folder(path, services.fs, services.pool)
         self._segments = Segments()
         self._epochs = LeaderEpochCache(self._folder)
+        self.lost_batches = False
+        """Whether :meth:`load` met less than a killed process leaves: all it cuts then is the last batch, half-written
+        and not acknowledged."""
 
     def create(self) -> Log:
         """A log in a folder that has just been made."""
@@ -90,6 +93,7 @@ class LogLoader:
             end = self._segments.active.tail()[0]
             if end < log_start_offset:
                 log.warning("%s ends at %d, below its start %d: starts anew", self._folder.path, end, log_start_offset)
+                self.lost_batches = True
                 for segment in self._segments:
                     self._segments.remove(segment)
                     segment.remove_files()
@@ -247,12 +251,15 @@ class LogLoader:
             elif following is None:
                 producers.take_snapshot(segment.base_offset)
             gone = recover_segment(segment, producers, self._epochs, self._config.index_interval_bytes)
-            if gone:
-                log.warning("%s: %d bytes that were not whole batches were cut", segment.path, gone)
+            if gone.size:
+                log.warning("%s: %d bytes that were not whole batches were cut", segment.path, gone.size)
                 cut = True
+                if clean_shutdown or following is not None or not gone.unfinished:
+                    self.lost_batches = True
             elif following is not None:
                 stands_at = following.base_offset
                 cut = unflushed and not self._leads_to(segment, following, cleaned_to)
+                self.lost_batches = self.lost_batches or cut
         if not clean_shutdown or not epochs_known:
             self._epochs.write()
 

@@ -1,16 +1,13 @@
-"""One log directory: its lock, its owner, its checkpoints, the marker of a clean shutdown, and the logs in it.
+"""One log directory: its lock, its owner, its checkpoints, the marks of its end, and the logs in it.
 
-Answers to: the parts of ``kafka.log.LogManager`` that work on one directory, and
-``org.apache.kafka.storage.internals.checkpoint.CleanShutdownFileHandler``. Deterministic.
+Answers to: the parts of ``kafka.log.LogManager`` that work on one directory. Deterministic.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
@@ -35,6 +32,7 @@ from kafkalite.log.files import (
 from kafkalite.log.fs import FileSystem
 from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
+from kafkalite.log.marks import BOOT_FILE, CLEAN_SHUTDOWN_FILE, BootMark, CleanShutdown, kept_epoch
 from kafkalite.log.meta_properties import (
     BROKER_ID,
     CLUSTER_ID,
@@ -49,44 +47,7 @@ from kafkalite.log.services import LogServices
 log = logging.getLogger(__name__)
 
 LOCK_FILE = ".lock"
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 _PROGRESS_EVERY = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class CleanShutdown:
-    """The mark of a clean shutdown: the broker epoch at the time, and what the next start needs to keep its logs' life.
-
-    ``unclean_start_epoch`` is ``Broker.unclean_start_epoch``, -1 where the broker had none. ``directories`` is how many
-    log directories the broker had: with fewer of them, the next start lacks logs. Kafka writes and reads the broker
-    epoch alone, and its epoch after an unclean start is that broker epoch.
-    """
-
-    broker_epoch: int = -1
-    unclean_start_epoch: int = -1
-    directories: int = -1
-
-    def encode(self) -> bytes:
-        """As Kafka's JSON, with two keys more, which Kafka ignores."""
-        value = {
-            "version": 0,
-            "brokerEpoch": self.broker_epoch,
-            "uncleanStartEpoch": self.unclean_start_epoch,
-            "directories": self.directories,
-        }
-        return json.dumps(value, separators=(",", ":")).encode()
-
-    @classmethod
-    def decode(cls, data: bytes) -> CleanShutdown:
-        """The reverse; the epochs are unknown where the text is not that JSON (a mark of Kafka before 3.8 is empty)."""
-        try:
-            value = json.loads(data)
-            broker_epoch = int(value["brokerEpoch"])
-            return cls(
-                broker_epoch, int(value.get("uncleanStartEpoch", broker_epoch)), int(value.get("directories", -1))
-            )
-        except (ValueError, TypeError, KeyError, AttributeError):
-            return cls()
 
 
 class LogDir:
@@ -102,11 +63,13 @@ class LogDir:
         """The logs that were being copied to this directory, as :meth:`load` found them."""
         self.moved_from: dict[TopicPartition, str] = {}
         """The log directories from which logs had come shortly before the last end, as :meth:`load` found them."""
-        self.clean_shutdown: CleanShutdown | None = None
-        """What the last shutdown left, as :meth:`load` found it; ``None`` where it was not a clean one."""
+        self.lost_batches = False
+        """Whether :meth:`load` met a log that lacks batches which a killed process would have left whole."""
+        self._clean_shutdown: CleanShutdown | None = None
+        self._boot: BootMark | None = None
 
     def open(self, broker_id: int, cluster_id: str | None, now_ms: int) -> None:
-        """Make, lock and check the directory. ``now_ms``: the time of day, noted where the owner is written.
+        """Make, lock and check the directory and read its marks. ``now_ms``: the time of day, for the owner's file.
 
         Raises :class:`StartupError` where another process has it or it belongs to another broker, ``OSError`` where it
         cannot be used.
@@ -128,6 +91,15 @@ class LogDir:
         if wanted != values:
             data = encode_meta_properties(wanted, time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000)))
             self._fs.write_file(f"{self.path}/{META_PROPERTIES}", data)
+        clean, boot = self._read(CLEAN_SHUTDOWN_FILE), self._read(BOOT_FILE)
+        self._clean_shutdown = None if clean is None else CleanShutdown.decode(clean)
+        self._boot = None if boot is None else BootMark.decode(boot)
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._fs.read_file(f"{self.path}/{name}")
+        except FileNotFoundError:
+            return None
 
     def close(self) -> None:
         """Let another broker have the directory."""
@@ -135,21 +107,47 @@ class LogDir:
             self._fs.unlock(f"{self.path}/{LOCK_FILE}", self._lock)
             self._lock = None
 
-    def mark_clean(self, mark: CleanShutdown) -> None:
-        """Say that all logs were closed in order, so that the next start need not look at every batch."""
-        self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", mark.encode())
+    # -- marks
 
-    def _take_clean_mark(self) -> CleanShutdown | None:
-        """The mark of a clean shutdown. It goes at once: a crash while loading is a crash."""
-        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
-        try:
-            data = self._fs.read_file(path)
-        except FileNotFoundError:
-            return None
-        self._fs.remove(path)
-        # Lost power must not bring it back: nothing that this life of the broker writes would be looked at.
+    def kept_epoch(self, boot_id: str, directories: int) -> int:
+        """See :func:`kafkalite.log.marks.kept_epoch`, of the marks that :meth:`open` found."""
+        return kept_epoch(self._clean_shutdown, self._boot, boot_id, directories)
+
+    def begin(self, mark: BootMark | None) -> None:
+        """A new process begins to work here: ``mark`` stands from now on instead of the marks of the last one.
+
+        Raises ``OSError``.
+        """
+        if mark is None:
+            self._fs.remove(f"{self.path}/{BOOT_FILE}")
+        elif mark != self._boot:
+            self.mark_boot(mark)
+        # A crash while loading is a crash.
+        self._fs.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
+        # Lost power must not bring the old marks back: nothing that this process writes would be looked at.
         self._fs.sync_dir(self.path)
-        return CleanShutdown.decode(data)
+
+    def mark_boot(self, mark: BootMark) -> None:
+        """Say under which boot of the machine the logs are written. Raises ``OSError``."""
+        self._fs.write_file(f"{self.path}/{BOOT_FILE}", mark.encode())
+
+    def forget_boot(self) -> None:
+        """From now on a kill leaves logs that may lack records."""
+        try:
+            self._fs.remove(f"{self.path}/{BOOT_FILE}")
+        except OSError as error:
+            log.error("%s/%s could not be removed, remove it before the next start: %s", self.path, BOOT_FILE, error)
+
+    def mark_clean(self, mark: CleanShutdown) -> None:
+        """Say that all logs were closed in order, so that the next start need not look at every batch.
+
+        Raises ``OSError``.
+        """
+        self._fs.write_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", mark.encode())
+        # A Kafka that works here next takes away its own mark alone.
+        self._fs.remove(f"{self.path}/{BOOT_FILE}")
+
+    # -- logs
 
     def _offsets(self, name: str) -> dict[TopicPartition, int]:
         path = f"{self.path}/{name}"
@@ -163,9 +161,8 @@ class LogDir:
             return {}
 
     def load(self, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
-        """Open every log in the directory. Blocks; raises ``OSError`` where the directory cannot be used."""
-        self.clean_shutdown = self._take_clean_mark()
-        clean = self.clean_shutdown is not None
+        """Open every log in the directory, once. Blocks; raises ``OSError`` where the directory cannot be used."""
+        clean = self._clean_shutdown is not None
         names = []
         for name in sorted(self._fs.list_dir(self.path)):
             path = f"{self.path}/{name}"
@@ -194,6 +191,7 @@ class LogDir:
             assert tp is not None
             loader = LogLoader(tp, f"{self.path}/{name}", self.path, config_of(tp.topic), services)
             loaded = loader.load(clean, recovery_points.get(tp, 0), starts.get(tp, 0), self.cleaner_offsets.get(tp, 0))
+            self.lost_batches = self.lost_batches or loader.lost_batches
             loaded.update_high_watermark(high_watermarks.get(tp, 0))
             if future is not None:
                 self.futures.append(loaded)

@@ -29,7 +29,8 @@ from kafkalite.log.fs import NOT_THE_DISK, PASSING, FilePool, FileSystem, defaul
 from kafkalite.log.future_logs import FutureLogs
 from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
-from kafkalite.log.log_dir import CleanShutdown, LogDir
+from kafkalite.log.log_dir import LogDir
+from kafkalite.log.marks import BootMark, CleanShutdown
 from kafkalite.log.services import LogServices
 from kafkalite.log.upkeep import Upkeep, setting
 from kafkalite.record.batch import CorruptRecordError
@@ -42,6 +43,8 @@ class LogManager:
 
     ``broker_values`` are the broker's parsed settings by key. ``on_dir_failure`` is called with a directory that has
     just gone offline, after its logs have been taken out of ``logs``. Without ``cleaner_pool`` nothing is compacted.
+    ``boot_id`` names the present boot of the machine; where it is empty, every start without a clean shutdown counts as
+    one that may lack records.
     """
 
     def __init__(
@@ -56,15 +59,17 @@ class LogManager:
         *,
         rng: random.Random | None = None,
         cleaner_pool: CleanerPool | None = None,
+        boot_id: str = "",
     ) -> None:
         self.log_dirs: tuple[str, ...] = tuple(dict.fromkeys(path.rstrip("/") or "/" for path in log_dirs))
         self.logs: dict[TopicPartition, Log] = {}
         self.offline_dirs: set[str] = set()
         self.unclean_start_epoch = -1
-        """``Broker.unclean_start_epoch`` that the logs were closed with, -1 where one of the directories was not closed
-        in order: then the broker's next registration begins a new life of its logs."""
+        """``Broker.unclean_start_epoch`` of the logs. After :meth:`start` -1 where they may lack records: then the
+        broker's next registration begins a new life of them, and :meth:`registered` says which."""
         self.on_dir_failure: Callable[[str], None] = _nobody
         self._owner = (broker_id, cluster_id)
+        self._boot_id = boot_id
         self._fs = fs
         self._clock = clock
         self._executor = executor
@@ -115,21 +120,59 @@ class LogManager:
                 raise
             self._dirs[path] = directory
             self._writers[path] = CheckpointWriter(path, self._fs, self._executor, self._failed)
+        await self._begin()
         await gather(self._load(directory) for directory in list(self._dirs.values()))
         if not self._dirs:
             raise StartupError(f"None of the log directories can be used: {', '.join(self.log_dirs)}; correct log.dirs")
         self._services.cutting = self._cutting
         self._settle_moves()
-        self.unclean_start_epoch = self._closed_with()
+        if self.offline_dirs or any(directory.lost_batches for directory in self._dirs.values()):
+            self.unclean_start_epoch = -1
+            self._forget_boot()
         self._upkeep.start()
         self._cleaner.start()
 
-    def _closed_with(self) -> int:
+    async def _begin(self) -> None:
+        """Find out which life of the logs goes on, and replace the marks that told it."""
         count = len(self.log_dirs)
-        marks = [directory.clean_shutdown for directory in self._dirs.values()]
-        known = [mark for mark in marks if mark is not None and mark.directories in (-1, count)]
-        epochs = {mark.unclean_start_epoch for mark in known}
-        return epochs.pop() if len(known) == count and len(epochs) == 1 else -1
+        epochs = {directory.kept_epoch(self._boot_id, count) for directory in self._dirs.values()}
+        self.unclean_start_epoch = epochs.pop() if len(self._dirs) == count and len(epochs) == 1 else -1
+        mark = self._boot_mark()
+        for path, directory in list(self._dirs.items()):
+            try:
+                await self._executor.run(directory.begin, mark)
+            except OSError as error:
+                log.error("log directory %s cannot be used: %s", path, error)
+                self._take_offline(path)
+
+    def _boot_mark(self) -> BootMark | None:
+        """What tells a start under the same boot that the logs are whole; ``None`` where it could not know that."""
+        if self.unclean_start_epoch < 0 or not self._boot_id or self.offline_dirs:
+            return None
+        return BootMark(self._boot_id, self.unclean_start_epoch, len(self.log_dirs))
+
+    def _forget_boot(self) -> None:
+        for directory in self._dirs.values():
+            directory.forget_boot()
+
+    async def registered(self, unclean_start_epoch: int) -> None:
+        """The broker is registered with this unclean start epoch: the marks for a start under the same boot name it."""
+        if unclean_start_epoch == self.unclean_start_epoch:
+            return
+        self.unclean_start_epoch = unclean_start_epoch
+        mark = self._boot_mark()
+        if mark is None:
+            return
+        for path, directory in list(self._dirs.items()):
+            try:
+                await self._executor.run(directory.mark_boot, mark)
+            except OSError as error:
+                log.warning("%s could not be marked: a kill of this broker will count as lost power: %s", path, error)
+                if error.errno not in PASSING:
+                    self._failed(path, error)
+        if self.offline_dirs:
+            # One failed meanwhile, perhaps before its own mark or another's was written.
+            self._forget_boot()
 
     async def _load(self, directory: LogDir) -> None:
         try:
@@ -352,6 +395,8 @@ class LogManager:
         """A log met an error that is not a full disk. Told later: the log is in the middle of something."""
         if log_dir in self._dirs:
             log.error("log directory %s failed: %s", log_dir, error)
+            # A failed write or flush may have cost records also where the process alone ends.
+            self._forget_boot()
             self._clock.call_later(0, self.handle_failure, log_dir)
 
     def handle_failure(self, log_dir: str) -> None:
@@ -360,9 +405,10 @@ class LogManager:
             self.on_dir_failure(log_dir)
 
     def _take_offline(self, log_dir: str) -> bool:
-        directory = self._dirs.pop(log_dir, None)
-        if directory is None:
+        if log_dir not in self._dirs:
             return False
+        self._forget_boot()
+        directory = self._dirs.pop(log_dir)
         self.offline_dirs.add(log_dir)
         self._writers.pop(log_dir, None)
         gone = [tp for tp, existing in self.logs.items() if existing.log_dir == log_dir]
@@ -400,6 +446,9 @@ class LogManager:
         await gather(self._flush_all(path) for path in list(self._dirs))
         self._checkpoint_all()
         await gather([writer.drain() for writer in self._writers.values()])
+        if self.offline_dirs:
+            # The mark of a directory that failed may have outlasted the failure: the others must not confirm it.
+            unclean_start_epoch = -1
         for path, directory in list(self._dirs.items()):
             try:
                 directory.mark_clean(CleanShutdown(broker_epoch, unclean_start_epoch, len(self.log_dirs)))

@@ -6,10 +6,11 @@ Answers to: ``LogSegment.recover`` and ``UnifiedLog.rebuildProducerState``. Dete
 from __future__ import annotations
 
 import logging
+from typing import NamedTuple
 
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
 from kafkalite.log.producer_state import ProducerStateManager
-from kafkalite.log.scan import checked_batches
+from kafkalite.log.scan import checked_batches, is_unfinished
 from kafkalite.log.segment import Segment
 from kafkalite.log.segments import Segments
 from kafkalite.log.values import AbortedTxn
@@ -18,12 +19,19 @@ from kafkalite.record.batch import BatchHeader, CorruptRecordError
 log = logging.getLogger(__name__)
 
 
+class Cut(NamedTuple):
+    """What :func:`recover_segment` cut: how many bytes, and whether they were the beginning of one batch."""
+
+    size: int
+    unfinished: bool
+
+
 def recover_segment(
     segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache, index_interval: int
-) -> int:
+) -> Cut:
     """Check every batch, write the indexes anew, and cut the file at the first batch that is not whole and intact.
 
-    ``producers`` has to stand at the segment's base offset. Returns how many bytes were cut.
+    ``producers`` has to stand at the segment's base offset.
     """
     fs = segment.folder.fs
     file = segment.opened()
@@ -48,11 +56,12 @@ def recover_segment(
         epochs.recover(header.leader_epoch, header.base_offset, last_offset + 1)
         last_offset = header.last_offset
         position = at + header.size
-    if position < end:
+    cut = Cut(end - position, position < end and is_unfinished(fs, file.fd, position, end))
+    if cut.size:
         fs.truncate(file.fd, position)
     segment.size = position
     segment.become_inactive()
-    return end - position
+    return cut
 
 
 def load_producers(segment: Segment, producers: ProducerStateManager, header: BatchHeader, data: memoryview) -> None:

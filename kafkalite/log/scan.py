@@ -23,6 +23,7 @@ from kafkalite.record.batch import (
 _CHUNK = 4096
 _RECOVERY_CHUNK = 1 << 20
 _START = struct.Struct(">qiiBIhi")
+_LENGTH = struct.Struct(">i")
 
 
 def find_batch(fs: FileSystem, fd: int, position: int, end: int, offset: int) -> tuple[int, int, int, int] | None:
@@ -58,6 +59,15 @@ def begins_batch(fs: FileSystem, fd: int, position: int, end: int, lowest: int, 
         return False
     base, length, _, magic, *_ = _START.unpack(fs.pread(fd, _START.size, position).ljust(_START.size, b"\0"))
     return bool(lowest <= base <= highest and magic <= 2 and 0 < length <= end - position - LOG_OVERHEAD)
+
+
+def is_unfinished(fs: FileSystem, fd: int, position: int, end: int) -> bool:
+    """Whether from ``position`` to ``end`` there is the beginning of one batch, as a killed process leaves its last."""
+    remaining = end - position
+    if remaining < LOG_OVERHEAD:
+        return True
+    length = _LENGTH.unpack(fs.pread(fd, LOG_OVERHEAD, position)[-_LENGTH.size :])[0]
+    return bool(length > remaining - LOG_OVERHEAD)
 
 
 def headers(fs: FileSystem, fd: int, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,13 @@ class House:
         self.clock = ManualClock()
         self.fs = FaultyFileSystem()
         self.lost: list[str] = []
+        self.boot_id = "boot 1"
 
     def manager(self, broker_id: int = 1, cluster_id: str = "abc", **values: Any) -> LogManager:
-        manager = LogManager(self.dirs, values, self.fs, self.clock, InlineExecutor(), broker_id, cluster_id)
+        executor = InlineExecutor()
+        manager = LogManager(
+            self.dirs, values, self.fs, self.clock, executor, broker_id, cluster_id, boot_id=self.boot_id
+        )
         manager.on_dir_failure = self.lost.append
         return manager
 
@@ -286,14 +291,152 @@ def test_what_the_mark_of_a_clean_shutdown_says(tmp_path: Path, mark: str, kept:
 
 def test_the_logs_keep_their_life_only_if_every_directory_was_closed_in_order(tmp_path: Path) -> None:
     house = House(tmp_path, 2)
+    house.boot_id = ""
     manager = house.started()
     assert manager.unclean_start_epoch == -1, "nothing was closed here yet"
     run(manager.shutdown(70, 55))
     again = house.started()
     assert again.unclean_start_epoch == 55
     kill(again)
+    assert not list(tmp_path.glob("*/.kafkalite_boot")), "the boot is unknown"
     killed = house.started()
     assert killed.unclean_start_epoch == -1
     run(killed.shutdown(90, 80))
     Path(house.dirs[1], ".kafka_cleanshutdown").unlink()
     assert house.started().unclean_start_epoch == -1, "one directory is of another life, perhaps another disk"
+
+
+def registered(house: House, epoch: int) -> LogManager:
+    """A broker that has registered after an unclean start, with a batch in each of its directories."""
+    manager = house.started()
+    run(manager.registered(epoch))
+    for number in range(len(house.dirs)):
+        manager.get_or_create(tp(number), ID, True).append_as_leader(batch(4), 0, NOW)
+    return manager
+
+
+def test_a_kill_keeps_the_life_of_the_logs_for_as_long_as_the_machine_runs(tmp_path: Path) -> None:
+    house = House(tmp_path, 2)
+    kill(registered(house, 55))
+    for _ in range(3):
+        again = house.started()
+        assert again.unclean_start_epoch == 55, "everything that was written is in the page cache"
+        assert {log.log_end_offset for log in again.logs.values()} == {4}
+        kill(again)
+    house.boot_id = "boot 2"
+    rebooted = house.started()
+    assert rebooted.unclean_start_epoch == -1
+    run(rebooted.registered(90))
+    kill(rebooted)
+    assert house.started().unclean_start_epoch == 90
+
+
+def test_a_start_after_lost_power_that_dies_before_it_is_registered(tmp_path: Path) -> None:
+    house = House(tmp_path, 2)
+    kill(registered(house, 55))
+    house.boot_id = "boot 2"
+    kill(house.started())
+    assert house.started().unclean_start_epoch == -1
+    house.boot_id = "boot 1"
+    assert not list(tmp_path.glob("*/.kafkalite_boot")), "the volume may come back to a machine that still runs"
+
+
+def test_a_start_that_is_killed_while_it_loads_keeps_what_the_clean_shutdown_said(tmp_path: Path) -> None:
+    house = House(tmp_path, 2)
+    run(registered(house, 55).shutdown(70, 55))
+    house.boot_id = "boot 2"
+    kill(house.started())
+    assert house.started().unclean_start_epoch == 55
+
+
+def test_a_shutdown_that_is_killed_between_its_marks(tmp_path: Path) -> None:
+    house = House(tmp_path, 2)
+    manager = registered(house, 55)
+    kept = Path(house.dirs[1], ".kafkalite_boot").read_bytes()
+    run(manager.shutdown(70, 55))
+    assert not list(tmp_path.glob("*/.kafkalite_boot")), "a Kafka that works here next would leave it"
+    Path(house.dirs[1], ".kafka_cleanshutdown").unlink()
+    Path(house.dirs[1], ".kafkalite_boot").write_bytes(kept)
+    assert house.started().unclean_start_epoch == 55
+
+
+def test_a_log_directory_that_is_new_or_offline_begins_a_new_life(tmp_path: Path) -> None:
+    house = House(tmp_path, 2)
+    manager = registered(house, 55)
+    kill(manager)
+    house.dirs.append(str(tmp_path / "new"))
+    assert house.started().unclean_start_epoch == -1
+    other = House(tmp_path / "other", 2)
+    kill(registered(other, 55))
+    other.fs.fail, other.fs.only = {"list_dir": BROKEN}, other.dirs[1]
+    offline = other.started()
+    assert offline.unclean_start_epoch == -1
+    run(offline.registered(90))
+    assert not Path(other.dirs[0], ".kafkalite_boot").exists(), "it could not speak for the directory that is offline"
+    kill(offline)
+    other.fs.only, other.fs.fail = "", {}
+    assert other.started().unclean_start_epoch == -1, "one directory did not take part in the life that ended"
+
+
+def test_a_log_directory_that_failed_begins_a_new_life_though_the_machine_runs_on(tmp_path: Path) -> None:
+    house = House(tmp_path, 2)
+    manager = registered(house, 55)
+    bad = manager.logs[tp(0)]
+    house.fs.fail, house.fs.only = {"pwrite": BROKEN}, bad.log_dir
+    with pytest.raises(ApiError):
+        bad.append_as_leader(batch(1), 0, NOW)
+    assert not list(tmp_path.glob("*/.kafkalite_boot"))
+    house.clock.advance(0)
+    run(manager.registered(55))
+    kill(manager)
+    house.fs.only, house.fs.fail = "", {}
+    assert house.started().unclean_start_epoch == -1
+
+
+def test_a_mark_that_outlasts_the_failure_of_its_directory_is_not_confirmed_by_the_others(tmp_path: Path) -> None:
+    house = House(tmp_path, 2)
+    manager = registered(house, 55)
+    bad = manager.logs[tp(0)]
+    mark = Path(bad.log_dir, ".kafkalite_boot")
+    kept = mark.read_bytes()
+    house.fs.fail, house.fs.only = {"pwrite": BROKEN}, bad.log_dir
+    with pytest.raises(ApiError):
+        bad.append_as_leader(batch(1), 0, NOW)
+    house.clock.advance(0)
+    run(manager.shutdown(70, 55))
+    mark.write_bytes(kept)
+    house.fs.only, house.fs.fail = "", {}
+    assert house.started().unclean_start_epoch == -1
+
+
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [
+        pytest.param(lambda data: data + data[:5], 55, id="a batch of which the process wrote five bytes"),
+        pytest.param(lambda data: data + data[:-1], 55, id="a batch of which the process wrote all but one byte"),
+        pytest.param(lambda data: data[:-1] + bytes([data[-1] ^ 1]), -1, id="a whole batch with another bit"),
+        pytest.param(lambda data: data + bytes(4096), -1, id="zeros"),
+    ],
+)
+def test_recovery_that_cuts_more_than_an_unfinished_write_begins_a_new_life(
+    tmp_path: Path, damage: Callable[[bytes], bytes], kept: int
+) -> None:
+    house = House(tmp_path)
+    kill(registered(house, 55))
+    path = Path(house.dirs[0], "t-0", "00000000000000000000.log")
+    path.write_bytes(damage(path.read_bytes()))
+    again = house.started()
+    assert again.unclean_start_epoch == kept
+    assert Path(house.dirs[0], ".kafkalite_boot").exists() == (kept == 55)
+
+
+def test_a_full_directory_is_not_marked_and_stays_in_use(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    manager = house.started()
+    house.fs.fail, house.fs.only = {"write_file": FULL}, house.dirs[0]
+    run(manager.registered(55))
+    house.clock.advance(0)
+    assert house.lost == []
+    kill(manager)
+    house.fs.only, house.fs.fail = "", {}
+    assert house.started().unclean_start_epoch == -1

@@ -118,6 +118,7 @@ class SimBroker:
         self._watchdog: SimWatchdog | None = None
         self._guardian: SimGuardian | None = None
         self._power_is_off = False
+        self._boot = 1
         self.folder = cluster.folder / self.host
         self.folder.mkdir()
         self.texts = {
@@ -181,6 +182,7 @@ class SimBroker:
             watchdog=watchdog,
             cleaners=SimCleaners(life, files),
             rng=world.rng(f"broker {self.id}"),
+            boot_id=f"boot {self._boot} of {self.host}",
         )
         server = self.server = BrokerServer(config, edges)
         server.on_fatal = self._fatal
@@ -222,6 +224,7 @@ class SimBroker:
         if self.life is not None:
             self.life.lose_power()
         self._power_is_off = False
+        self._boot += 1
         self._cluster.network.lose_power(self.host)
         self.disk.power_lost(self._cluster.world.rng(f"power {self.host}"))
 

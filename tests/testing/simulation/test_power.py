@@ -7,6 +7,7 @@ import pytest
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.cluster import SimCluster, Status
 from kafkalite.testing.simulation.loaded_log import checked_loads
+from kafkalite.testing.simulation.world import World
 from tests.testing.simulation.slice import TOPIC, Workload, run_slice
 
 
@@ -38,3 +39,54 @@ def test_machines_lose_power_one_after_the_other(seed: int) -> None:
     assert not faults, f"{faults}\n{story}"
     assert not outcome.failures, story
     assert sum("lost power" in line for line in outcome.lines)
+
+
+def test_killed_members_of_an_isr_keep_what_the_machine_that_lost_power_lacks() -> None:
+    """The leader's machine loses power, and before its session ends, or just after, both followers are killed."""
+    tp = TopicPartition(TOPIC, 0)
+
+    def disturb(cluster: SimCluster, workload: Workload) -> None:
+        world = cluster.world
+        leader = workload.leader(tp)
+        followers = [broker for broker in cluster.brokers.values() if broker.id != leader]
+        cluster.lose_power(leader)
+        path = f"/brokers/ids/{leader}"
+        assert world.run_until(lambda: path not in cluster.zookeeper.paths("/brokers/ids/"), world.now + 15.0)
+        for broker in followers:
+            broker.kill()
+        world.run_until(world.now + 0.5)
+        cluster.start(leader)
+        world.run_until(world.now + 5.0)
+        for broker in followers:
+            broker.start()
+        served = world.run_until(
+            lambda: all(broker.status is Status.SERVING for broker in cluster.brokers.values()), world.now + 30.0
+        )
+        assert served, "\n".join(map(str, world.lines))
+        world.run_until(world.now + 5.0)
+
+    for seed in range(6):
+        outcome = run_slice(seed, disturb)
+        assert not outcome.breaches, f"seed {seed}: {outcome.breaches}\n" + "\n".join(outcome.lines)
+
+
+def test_a_killed_process_keeps_its_unclean_start_epoch_and_one_that_lost_power_does_not() -> None:
+    with World(1) as world, SimCluster(world) as cluster:
+        cluster.start_all()
+
+        def started_with(broker: int) -> int:
+            services = cluster.brokers[broker].services
+            assert services is not None
+            return services.logs.unclean_start_epoch
+
+        first = {broker: started_with(broker) for broker in cluster.brokers}
+        cluster.kill(1)
+        cluster.lose_power(2)
+        cluster.kill(3)
+        cluster.lose_power(3)
+        world.run_until(world.now + 10.0)
+        cluster.start_all()
+        again = {broker: started_with(broker) for broker in cluster.brokers}
+        assert again[1] == first[1]
+        assert again[2] > first[2]
+        assert again[3] > first[3], "its machine went after its process"

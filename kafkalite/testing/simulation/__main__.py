@@ -19,6 +19,7 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
+from kafkalite.testing.simulation.coverage import coverage
 from kafkalite.testing.simulation.plan import Plan, draw_plan
 from kafkalite.testing.simulation.run import Outcome, run_history
 from kafkalite.testing.simulation.shrinking import shrink
@@ -94,6 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--seeds", metavar="A..B", help="run the histories of these seeds, both included")
     what.add_argument("--seed", type=int, metavar="N", help="run one history")
+    what.add_argument("--coverage", metavar="A..B", help="count which disorder meets which guarantee; runs nothing")
     what.add_argument("--shrink", type=int, metavar="N", help="find the fewest steps and clients with which it fails")
     parser.add_argument("--jobs", type=int, default=1, help="histories at a time")
     parser.add_argument("--trace", action="store_true", help="with --seed: tell the history as a story")
@@ -102,6 +104,9 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if args.seeds is not None:
         return _campaign(_range(parser, args.seeds), args.jobs, args.stop_at_first, args.json)
+    if args.coverage is not None:
+        print(coverage(_range(parser, args.coverage)))
+        return 0
     if args.seed is not None:
         return _one(args.seed, args.trace, args.json)
     return _shrink(args.shrink)

@@ -104,11 +104,13 @@ class PowerBudget:
 class FaultInjector:
     """What a scenario may look at and do. Methods are harmless where another scenario was faster.
 
-    ``count`` is the number of faults so far. :meth:`heal` undoes all that lasts.
+    ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power. :meth:`heal` undoes all
+    that lasts.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
         self.count = 0
+        self.power_losses: dict[int, int] = {}
         self.healed = False
         self._cluster = cluster
         self._world = cluster.world
@@ -228,6 +230,7 @@ class FaultInjector:
             return False
         self.count += 1
         self._power.spend(broker)
+        self.power_losses[broker] = self.power_losses.get(broker, 0) + 1
         machine.lose_power()
         return True
 

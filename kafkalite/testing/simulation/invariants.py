@@ -51,6 +51,11 @@ def znode_change(op: Create | SetData | Delete) -> ZnodeChange:
     return ZnodeChange(Kind.CREATED if isinstance(op, Create) else Kind.CHANGED, op.path, op.data)
 
 
+def is_state(path: str) -> bool:
+    """Whether ``path`` is that of a partition's state."""
+    return _STATE.match(path) is not None
+
+
 class _Led(NamedTuple):
     leader: int
     leader_epoch: int

@@ -1,4 +1,4 @@
-"""What has to hold of a log that a start has just loaded, whatever happened to the process and the machine before.
+"""What has to hold of a log in itself, whatever happened to the process and the machine before.
 
 Answers to: nothing in Kafka. Deterministic.
 """
@@ -19,10 +19,10 @@ from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, r
 
 
 def check_loaded_log(log: Log) -> list[str]:
-    """What is wrong with ``log``; nothing has been appended to it since it was loaded.
+    """What is wrong with ``log``, which a start has just loaded, or which nobody appends to.
 
-    Every batch is whole, intact and at its place; leader epochs and producers are those of the batches; the recovery
-    point is not above the end. Holes are allowed only in logs that were compacted.
+    Every batch is whole, intact and at its place; leader epochs, producers and aborted transactions are those of the
+    batches; the recovery point is not above the end. Holes are allowed only in logs that were compacted.
     """
     faults: list[str] = []
     batches = [(header, data) for header, data in _batches(log, faults)]
@@ -33,6 +33,8 @@ def check_loaded_log(log: Log) -> list[str]:
         faults.append(f"the last batch ends at {headers[-1].next_offset}, the log at {log.log_end_offset}")
     faults += _epoch_faults(log, headers)
     faults += _producer_faults(log, batches)
+    if not log.config.compacted:
+        faults += _transaction_faults(log, batches)
     return [f"{log.dir}: {fault}" for fault in faults]
 
 
@@ -114,3 +116,21 @@ def _producer_faults(log: Log, batches: list[tuple[BatchHeader, memoryview]]) ->
         # A marker of a transaction whose batches are gone is all that is left of it.
         if found != expected and entry.batches:
             yield f"producer {producer_id} has (epoch, sequence, transaction) {found}, its batches say {expected}"
+
+
+def _transaction_faults(log: Log, batches: list[tuple[BatchHeader, memoryview]]) -> Iterator[str]:
+    """Aborted transactions that are there from their first batch on."""
+    rebuilt = ProducerStateManager(Folder(log.dir, FileSystem(), FilePool(1)))
+    aborted: set[tuple[int, int, int]] = set()
+    for header, data in batches:
+        staged = rebuilt.stage(((0, header),), data, from_client=False, checks=False)
+        for txn, _ in () if staged is None else rebuilt.commit(staged):
+            if txn.aborted and txn.first_offset >= log.log_start_offset:
+                aborted.add((txn.producer_id, txn.first_offset, txn.last_offset))
+    known = {
+        (txn.producer_id, txn.first_offset, txn.last_offset)
+        for txn in log.aborted_transactions(log.log_start_offset, log.log_end_offset + 1)
+        if txn.first_offset >= log.log_start_offset
+    }
+    if known != aborted:
+        yield f"aborted transactions (producer, first, last) are {sorted(known)}, the batches say {sorted(aborted)}"

@@ -31,8 +31,15 @@ from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
 from kafkalite.testing.simulation.cluster import SimCluster
 from kafkalite.testing.simulation.convergence import differences, entries
 from kafkalite.testing.simulation.injector import FaultInjector
-from kafkalite.testing.simulation.invariants import GENERATION_PATH, Kind, ZnodeInvariants, znode_change
-from kafkalite.testing.simulation.loaded_log import checked_loads
+from kafkalite.testing.simulation.invariants import (
+    GENERATION_PATH,
+    Kind,
+    ZnodeInvariants,
+    is_state,
+    znode_change,
+)
+from kafkalite.testing.simulation.keepers import Keepers
+from kafkalite.testing.simulation.loaded_log import check_loaded_log, checked_loads
 from kafkalite.testing.simulation.plan import ACTIVE, HEALING, ClientStep, Plan, Step
 from kafkalite.testing.simulation.scenarios import SCENARIOS
 from kafkalite.testing.simulation.topology import Topology
@@ -84,6 +91,7 @@ class _History:
         self._injector = FaultInjector(cluster)
         self._events: list[Event] = []
         self._violations: list[str] = []
+        self._keepers = Keepers(cluster, self._injector.power_losses, self._violations.append)
         self._clients: list[Client] = []
         self._working: dict[str, None] = {}
         self._scenarios = 0
@@ -99,6 +107,8 @@ class _History:
                 group = GENERATION_PATH.match(change.path)
                 if group is not None and change.kind is Kind.DELETED:
                     self._events.append(GroupRemoved(group[1]))
+            if any(is_state(change.path) for change in changes):
+                self._keepers.states_changed(self._topology.states())
 
         self._cluster.zookeeper.on_commit(committed)
         try:
@@ -238,6 +248,7 @@ class _History:
         partition = self._cluster.brokers[broker].last_partition(tp)
         if partition is None or not isinstance(partition.log, Log):
             return
+        self._violations += [f"at the end: {fault}" for fault in check_loaded_log(partition.log)]
         try:
             self._events.append(Replica(str(tp), broker, entries(Path(partition.log.dir))))
         except LookupError as error:
@@ -283,7 +294,12 @@ class _History:
             node.clock,
             node.rng,
             node.connect,
-            self._events.append,
+            self._note,
             lambda text: self._violations.append(f"client: {text}"),
             self._cluster.bootstrap,
         )
+
+    def _note(self, event: Event) -> None:
+        self._events.append(event)
+        if isinstance(event, Acked):
+            self._keepers.acked(event)

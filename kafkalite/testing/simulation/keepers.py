@@ -1,0 +1,73 @@
+"""Who has to keep what was acknowledged, looked at while a history runs.
+
+Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
+
+A record that is acknowledged with acks=all is on every member of the ISR, and on whoever leads: so by Kafka's own rules
+for the high watermark, for joining an ISR, and for elections. The end of a history shows a breach only where the wrong
+replica is elected afterwards; here it shows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.types import TopicPartition
+from kafkalite.replication.partition import Role
+from kafkalite.testing.history.events import Acked
+from kafkalite.testing.simulation.cluster import SimCluster
+
+
+class Keepers:
+    """The last acknowledged offset of each partition, held against the logs of its leader and of its ISR.
+
+    ``power_losses``: how often each machine has lost power. A member whose machine did is not blamed until it has left
+    the ISR, because the controller can only learn of it later; nor is it allowed to lead meanwhile. ``tell`` is called
+    with each breach.
+    """
+
+    def __init__(self, cluster: SimCluster, power_losses: Mapping[int, int], tell: Callable[[str], object]) -> None:
+        self._cluster = cluster
+        self._power_losses = power_losses
+        self._tell = tell
+        self._states: Mapping[TopicPartition, PartitionState] = {}
+        self._last: dict[TopicPartition, int] = {}
+        self._outside: dict[tuple[TopicPartition, int], int] = {}
+
+    def acked(self, event: Acked) -> None:
+        """A client was told that its record is there."""
+        topic, _, number = event.partition.rpartition("-")
+        tp = TopicPartition(topic, int(number))
+        if event.offset > self._last.get(tp, -1):
+            self._last[tp] = event.offset
+            self._look_at(tp)
+
+    def states_changed(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+        """ZooKeeper says ``states`` from now on."""
+        self._states = states
+        for tp, state in states.items():
+            for broker in state.replicas:
+                if broker not in state.isr:
+                    self._outside[tp, broker] = self._power_losses.get(broker, 0)
+        self.look()
+
+    def look(self) -> None:
+        """Hold every partition against the rule."""
+        for tp in self._last:
+            self._look_at(tp)
+
+    def _look_at(self, tp: TopicPartition) -> None:
+        state = self._states.get(tp)
+        for broker in () if state is None else state.isr:
+            assert state is not None
+            machine = self._cluster.brokers[broker]
+            partition = machine.last_partition(tp) if machine.is_alive else None
+            if partition is None or partition.log is None or partition.log.log_end_offset > self._last[tp]:
+                continue
+            leads = partition.role is Role.LEADER and partition.leader_epoch == state.leader_epoch
+            if leads or self._power_losses.get(broker, 0) <= self._outside.get((tp, broker), 0):
+                who = f"the leader {broker}" if leads else f"{broker} of the ISR {list(state.isr)}"
+                self._tell(
+                    f"{tp}: acknowledged up to offset {self._last[tp]}, but the log of {who} ends at "
+                    f"{partition.log.log_end_offset} in leader epoch {partition.leader_epoch}"
+                )

@@ -1,0 +1,130 @@
+"""Who has to hold what was acknowledged: the leader and every member of the ISR, unless its machine lost power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+import pytest
+
+from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.common.types import TopicPartition
+from kafkalite.replication.partition import Role
+from kafkalite.testing.history.events import Acked, RecordId
+from kafkalite.testing.simulation.cluster import SimCluster
+from kafkalite.testing.simulation.keepers import Keepers
+
+TP = TopicPartition("t", 0)
+ACKED = Acked(RecordId("p", 1), "t-0", 9)
+
+
+@dataclass
+class Replica:
+    log_end_offset: int
+    role: Role = Role.FOLLOWER
+    leader_epoch: int = 3
+
+    @property
+    def log(self) -> Replica:
+        return self
+
+
+@dataclass
+class Machine:
+    replica: Replica
+    is_alive: bool = True
+
+    def last_partition(self, _tp: TopicPartition) -> Replica:
+        return self.replica
+
+
+@dataclass
+class Machines:
+    """Broker 1 leads, 2 and 3 follow; all have what was acknowledged."""
+
+    brokers: dict[int, Machine] = field(
+        default_factory=lambda: {
+            1: Machine(Replica(12, Role.LEADER)),
+            2: Machine(Replica(10)),
+            3: Machine(Replica(10)),
+        }
+    )
+
+
+def state(isr: tuple[int, ...], leader: int = 1, leader_epoch: int = 3) -> dict[TopicPartition, PartitionState]:
+    assignment = PartitionAssignment((1, 2, 3))
+    return {TP: PartitionState("t", 0, leader=leader, leader_epoch=leader_epoch, isr=isr, assignment=assignment)}
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.machines = Machines()
+        self.losses: dict[int, int] = {}
+        self.told: list[str] = []
+        self.keepers = Keepers(cast("SimCluster", self.machines), self.losses, self.told.append)
+        self.keepers.states_changed(state((1, 2, 3)))
+
+
+def test_all_have_it() -> None:
+    setting = Setting()
+    setting.keepers.acked(ACKED)
+    assert setting.told == []
+
+
+@pytest.mark.parametrize(
+    ("broker", "isr", "told"),
+    [
+        (2, (1, 2, 3), "2 of the ISR [1, 2, 3]"),
+        (2, (1, 3), ""),
+        (1, (1, 2, 3), "the leader 1"),
+    ],
+)
+def test_one_does_not_have_it(broker: int, isr: tuple[int, ...], told: str) -> None:
+    setting = Setting()
+    setting.keepers.states_changed(state(isr))
+    setting.machines.brokers[broker].replica.log_end_offset = 9
+    setting.keepers.acked(ACKED)
+    expected = f"t-0: acknowledged up to offset 9, but the log of {told} ends at 9 in leader epoch 3"
+    assert setting.told == ([expected] if told else [])
+
+
+def test_who_joins_without_it_is_told_of() -> None:
+    setting = Setting()
+    setting.keepers.states_changed(state((1, 2)))
+    setting.machines.brokers[3].replica.log_end_offset = 4
+    setting.keepers.acked(ACKED)
+    assert setting.told == []
+    setting.keepers.states_changed(state((1, 2, 3)))
+    assert len(setting.told) == 1
+
+
+def test_a_process_that_is_down_is_looked_at_when_it_is_back() -> None:
+    setting = Setting()
+    machine = setting.machines.brokers[2]
+    machine.replica.log_end_offset = 0
+    machine.is_alive = False
+    setting.keepers.acked(ACKED)
+    assert setting.told == []
+    machine.is_alive = True
+    setting.keepers.look()
+    assert len(setting.told) == 1
+
+
+def test_who_lost_power_is_excused_until_it_has_left_the_isr() -> None:
+    setting = Setting()
+    setting.losses[2] = 1
+    setting.machines.brokers[2].replica.log_end_offset = 3
+    setting.keepers.acked(ACKED)
+    assert setting.told == []
+    setting.keepers.states_changed(state((1, 3)))
+    setting.keepers.states_changed(state((1, 2, 3)))
+    assert len(setting.told) == 1
+
+
+def test_who_lost_power_may_not_lead() -> None:
+    setting = Setting()
+    setting.keepers.acked(ACKED)
+    setting.losses[2] = 1
+    setting.machines.brokers[2].replica = Replica(3, Role.LEADER, 4)
+    setting.keepers.states_changed(state((2, 3), leader=2, leader_epoch=4))
+    assert setting.told == ["t-0: acknowledged up to offset 9, but the log of the leader 2 ends at 3 in leader epoch 4"]

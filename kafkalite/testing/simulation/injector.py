@@ -104,8 +104,8 @@ class PowerBudget:
 class FaultInjector:
     """What a scenario may look at and do. Methods are harmless where another scenario was faster.
 
-    ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power. :meth:`heal` undoes all
-    that lasts.
+    ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power. :meth:`heal` undoes
+    all that lasts.
     """
 
     def __init__(self, cluster: SimCluster) -> None:

@@ -77,8 +77,10 @@ def _partition(tp: TopicPartition, state: PartitionState, servers: Mapping[int, 
         yield from _role(tp, broker_id, partition, state)
         ends[broker_id] = partition.log.log_end_offset, partition.log.high_watermark
     for broker_id, server in servers.items():
-        if broker_id not in state.replicas and tp in server.replicas.replicas.partitions:
-            yield f"broker {broker_id} holds {tp}, of which it is no replica"
+        # The order to delete a replica dies with the controller that gave it, as in Kafka: a stopped log may stay.
+        stray = server.replicas.replicas.partitions.get(tp) if broker_id not in state.replicas else None
+        if stray is not None and stray.role is not Role.NONE:
+            yield f"broker {broker_id} is {stray.role.value} of {tp}, of which it is no replica"
     if len({end for offsets in ends.values() for end in offsets}) > 1:
         yield f"{tp}: log ends and high watermarks differ: {ends}"
 

@@ -6,14 +6,13 @@ Answers to: nothing in Kafka; the nemesis of Jepsen's tests. Deterministic.
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 
 from kafkalite.cluster.model import PartitionState
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import Role
-from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
+from kafkalite.testing.simulation.cluster import SimBroker, SimCluster
 from kafkalite.testing.simulation.topology import Topology
 
 _LOOK = 0.05
@@ -23,12 +22,12 @@ _SHUTDOWN = 8.0
 
 
 class PowerBudget:
-    """Which machine may lose power, and which process may be killed after that.
+    """Which machine may lose power: none while another one has not yet got back what it lost.
 
-    acks=all promises a record for as long as one member of the ISR keeps it *and* never ceased uncleanly since it was
-    last known to be in sync, because a broker cannot tell ``kill -9`` from lost power when it starts. So a machine may
-    lose power where each of its partitions has another such member, and while no other machine still misses records.
-    Until the machine holds again what it lost, no process may be killed that is the last such member.
+    acks=all promises a record for as long as one member of the ISR keeps it. So a machine may lose power where each of
+    its partitions has another member that lives and whose machine did not lose power since it was last known to be in
+    sync, and while no other machine still misses records. Processes may be killed at any time: their machines keep what
+    was written.
     """
 
     def __init__(self, cluster: SimCluster, topology: Topology) -> None:
@@ -41,16 +40,6 @@ class PowerBudget:
         """Whether ``broker`` may lose power now."""
         return self.is_whole() and all(
             self._is_kept_without(broker, state) for state in self._topology.states().values() if broker in state.isr
-        )
-
-    def allows_kill(self, broker: int) -> bool:
-        """Whether the process of ``broker`` may end uncleanly now, with the page cache kept."""
-        if broker == self._broker or self.is_whole():
-            return True
-        return all(
-            self._is_kept_without(broker, state)
-            for state in self._topology.states().values()
-            if broker in state.isr and self._broker in state.isr
         )
 
     def spend(self, broker: int) -> None:
@@ -186,7 +175,7 @@ class FaultInjector:
     def kill(self, broker: int, guardian_dies_too: bool = False) -> None:
         """``kill -9``; with ``guardian_dies_too`` ZooKeeper learns of it by the session's timeout."""
         machine = self._cluster.brokers.get(broker)
-        if machine is None or not machine.is_alive or self.healed or not self._power.allows_kill(broker):
+        if machine is None or not machine.is_alive or self.healed:
             return
         self.count += 1
         machine.kill(guardian_dies_too=guardian_dies_too)
@@ -205,20 +194,12 @@ class FaultInjector:
         machine = self._cluster.brokers[broker]
         if not machine.is_alive or self.healed:
             return
-        if machine.status is Status.STARTING and not self._power.allows_kill(broker):
-            return
         self.count += 1
         machine.resume()
         life = machine.life
         machine.stop()
-
-        def has_ended() -> bool:
-            return machine.life is not life or not machine.is_alive
-
-        if not await self.wait_until(has_ended, _SHUTDOWN):
-            await self.wait_until(lambda: has_ended() or self._power.allows_kill(broker), inf)
-            if not has_ended():
-                machine.kill()
+        if not await self.wait_until(lambda: machine.life is not life or not machine.is_alive, _SHUTDOWN):
+            machine.kill()
 
     def lose_power(self, broker: int) -> bool:
         """The machine loses power; ``False`` where it may not: then its process is killed."""

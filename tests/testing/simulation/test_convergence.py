@@ -1,0 +1,40 @@
+"""What counts as a difference between the brokers and ZooKeeper."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.common.types import ZERO_UUID, TopicPartition
+from kafkalite.replication.partition import Role
+from kafkalite.testing.simulation.convergence import differences
+
+TP = TopicPartition("t", 0)
+
+
+def broker(state: PartitionState, role: Role, end: int = 5) -> Any:
+    """A broker as the comparison sees it."""
+    log = SimpleNamespace(log_end_offset=end, high_watermark=5)
+    partition = SimpleNamespace(role=role, leader_epoch=state.leader_epoch, log=log)
+    metadata = SimpleNamespace(controller_id=1, brokers={1: None, 2: None}, topics={"t": {0: state}})
+    replicas = SimpleNamespace(replicas=SimpleNamespace(partitions={TP: partition}))
+    return SimpleNamespace(metadata=metadata, replicas=replicas)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "role", "expected"),
+    [
+        ((1, 2), Role.FOLLOWER, []),
+        ((1, 2), Role.NONE, ["broker 2 is none of t-0, it should be follower"]),
+        ((1,), Role.FOLLOWER, ["broker 2 is follower of t-0, of which it is no replica"]),
+        ((1,), Role.NONE, []),
+    ],
+)
+def test_only_replicas_serve(replicas: tuple[int, ...], role: Role, expected: list[str]) -> None:
+    """A replica that was taken away may have left a log behind, which nothing is done with."""
+    state = PartitionState("t", 0, ZERO_UUID, 1, 3, replicas, 1, 0, -1, PartitionAssignment(replicas))
+    servers = {1: broker(state, Role.LEADER), 2: broker(state, role)}
+    assert differences({TP: state}, 1, servers) == expected

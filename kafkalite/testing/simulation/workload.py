@@ -79,7 +79,7 @@ _CODECS: Final = (0, 0, 0, 1)
 
 def _idempotent(host: ClientHost, name: str, rng: random.Random) -> Client:
     sender = SenderSettings(in_flight=rng.randint(1, 5), codec=rng.choice(_CODECS), batch_records=rng.randint(1, 12))
-    rate = rng.uniform(3, 8)
+    rate = rng.uniform(1.5, 4)
     return Producer(
         host, ProducerSettings(name, ("orders",), rate=rate, padding=rng.choice((0, 20, 200)), sender=sender)
     )
@@ -97,7 +97,7 @@ def _hasty(host: ClientHost, name: str, rng: random.Random) -> Client:
 
 def _reader(host: ClientHost, name: str, rng: random.Random) -> Client:
     isolation = rng.choice(tuple(Isolation))
-    fetch = FetchSettings(isolation, version=rng.choice((4, 8, 12, 13, 17)), max_wait=rng.uniform(0.05, 0.5))
+    fetch = FetchSettings(isolation, version=rng.choice((4, 8, 12, 13, 17)), max_wait=rng.uniform(0.1, 0.5))
     return Reader(host, ReaderSettings(name, ("orders", "results"), fetch))
 
 
@@ -163,7 +163,7 @@ def _keyed(host: ClientHost, name: str, rng: random.Random) -> Client:
     settings = ProducerSettings(
         name,
         ("balances",),
-        rate=rng.uniform(3, 8),
+        rate=rng.uniform(1.5, 4),
         bunch=8,
         keys=rng.randint(2, 12),
         padding=rng.choice((20, 150)),
@@ -191,7 +191,7 @@ def _keyed_transactional(host: ClientHost, name: str, rng: random.Random) -> Cli
 
 
 def _compacted_reader(host: ClientHost, name: str, rng: random.Random) -> Client:
-    fetch = FetchSettings(rng.choice(tuple(Isolation)), max_wait=rng.uniform(0.05, 0.5))
+    fetch = FetchSettings(rng.choice(tuple(Isolation)), max_wait=rng.uniform(0.1, 0.5))
     return Reader(host, ReaderSettings(name, ("balances",), fetch))
 
 

@@ -38,6 +38,7 @@ FIRST = (
     # Rounds of kills under load.
     "integration/test_exactly_once.py",
     "integration/test_kill_rounds.py",
+    "integration/test_endurance.py",
     "integration/test_coordinator_failover.py",
     # Spark in processes of its own.
     "integration/pipelines/test_standalone.py",

@@ -1,0 +1,45 @@
+"""``python -m integration.endurance --minutes 60 --out FILE.json --plot FILE.svg --dir DIR``; 1 where a measure grows.
+
+Beside ``FILE.json`` it writes ``FILE.md`` with the figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from integration.endurance.run import Endurance
+
+
+def main() -> int:
+    """Run it and write what came of it."""
+    parser = argparse.ArgumentParser(prog="python -m integration.endurance")
+    parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--fault-interval", type=float, default=60.0, help="seconds from one fault to the next")
+    parser.add_argument("--out", type=Path, help="all samples as JSON, and the figures beside it as Markdown")
+    parser.add_argument("--plot", type=Path, help="the plot as SVG")
+    parser.add_argument("--dir", type=Path, help="the cluster's directory, kept; default: a temporary one")
+    args = parser.parse_args()
+    directory = args.dir or Path(tempfile.mkdtemp(prefix="kafkalite-endurance-"))
+    run = Endurance(directory, args.minutes, args.fault_interval)
+    try:
+        run.run()
+    finally:
+        result = run.result
+        if result.samples:
+            if args.out:
+                args.out.write_text(result.json())
+                args.out.with_suffix(".md").write_text(result.markdown())
+            if args.plot:
+                args.plot.write_text(result.svg())
+            print(result.markdown(), flush=True)
+        if args.dir is None:
+            shutil.rmtree(directory, ignore_errors=True)
+    return 1 if any(verdict.grows for verdict in result.verdicts()) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

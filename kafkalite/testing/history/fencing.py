@@ -27,6 +27,13 @@ class Fencing:
 
     def initialized(self, event: Initialized) -> None:
         epochs = self._epochs.setdefault((event.transactional_id, event.producer_id), {})
+        for producer, epoch in epochs.items():
+            if producer != event.producer and epoch == event.epoch:
+                self._breaches.add(
+                    Rule.FENCED,
+                    f"{event.transactional_id}: {producer} and {event.producer} were both given epoch {epoch} of "
+                    f"producer {event.producer_id}",
+                )
         epochs[event.producer] = event.epoch
         newest = max(epochs, key=lambda producer: epochs[producer])
         for producer, epoch in epochs.items():

@@ -362,6 +362,11 @@ class SimCluster:
         """See :meth:`SimBroker.resume`."""
         self.brokers[broker].resume()
 
+    @property
+    def clients(self) -> dict[str, Life]:
+        """The processes of clients that run, by name."""
+        return {name: node.life for name, node in self._clients.items() if node.life.alive}
+
     def client_node(self, name: str) -> ClientNode:
         """The process of a client on a machine of its own."""
         found = self._clients.get(name)

@@ -225,6 +225,32 @@ class FaultInjector:
         """SIGCONT."""
         self._cluster.resume(broker)
 
+    # Clients
+
+    def clients(self) -> list[str]:
+        """Names of all clients."""
+        return list(self._cluster.clients)
+
+    def pause_client(self, name: str) -> None:
+        """SIGSTOP."""
+        if not self.healed:
+            self.count += 1
+            self._cluster.clients[name].pause()
+
+    def resume_client(self, name: str) -> None:
+        """SIGCONT."""
+        self._cluster.clients[name].resume()
+
+    def hold_answers(self, broker: int, client: str) -> None:
+        """What the broker says to the client does not arrive before :meth:`release_answers`."""
+        if not self.healed:
+            self.count += 1
+            self._cluster.network.hold(self._host(broker), client, one_way=True)
+
+    def release_answers(self, broker: int, client: str) -> None:
+        """Undo :meth:`hold_answers`: they arrive."""
+        self._cluster.network.release(self._host(broker), client)
+
     # Network
 
     def hold(self, broker: int, other: int, one_way: bool = False) -> None:
@@ -360,6 +386,8 @@ class FaultInjector:
         cluster = self._cluster
         self._world.note("everything is healed")
         cluster.network.heal()
+        for life in cluster.clients.values():
+            life.resume()
         for broker in list(self._cut):
             self.mend_zookeeper(broker)
         for number in range(self.zookeeper_servers):

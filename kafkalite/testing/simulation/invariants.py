@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import Final, NamedTuple
 
+from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.zk.port import Create, Delete, SetData, ZnodeStat
 from kafkalite.zk.znodes import controller, producer_ids, topics, transactions
@@ -68,6 +69,8 @@ class ZnodeInvariants:
     def __init__(self) -> None:
         self._assignments: dict[str, TopicAssignment] = {}
         self._states: dict[str, _Led] = {}
+        self._in_sync: dict[TopicPartition, tuple[int, ...]] = {}
+        """The target of a reassignment that is under way, once all of it has been in the ISR."""
         self._numbers: dict[str, int] = {}
         self._producers: dict[str, tuple[int, int]] = {}
         self._found: list[str] = []
@@ -150,13 +153,27 @@ class ZnodeInvariants:
     def _topic(self, match: re.Match[str], change: ZnodeChange) -> None:
         topic = match[1]
         if change.kind is Kind.DELETED:
-            self._assignments.pop(topic, None)
+            gone = self._assignments.pop(topic, None)
+            for partition in () if gone is None else gone.partitions:
+                self._in_sync.pop(TopicPartition(topic, partition), None)
             return
         assignment = topics.decode_topic(topic, change.data)
         before = self._assignments.get(topic)
+        for partition, was in () if before is None else before.partitions.items():
+            now = assignment.partitions.get(partition)
+            if now is not None and was.is_being_reassigned and now != was:
+                self._reassigned(TopicPartition(topic, partition), was, now)
         if before is not None and before.topic_id is not None and assignment.topic_id != before.topic_id:
             self._found.append(f"topic {topic}: the topic id changed from {before.topic_id} to {assignment.topic_id}")
         self._assignments[topic] = assignment
+
+    def _reassigned(self, tp: TopicPartition, was: PartitionAssignment, now: PartitionAssignment) -> None:
+        in_sync = self._in_sync.pop(tp, ())
+        is_complete = not now.is_being_reassigned and now.replicas == was.target != was.origin
+        if is_complete and set(in_sync) != set(was.target):
+            self._found.append(
+                f"{tp}: the reassignment to {list(was.target)} completed, never were all of them in sync"
+            )
 
     def _state(self, match: re.Match[str], change: ZnodeChange) -> None:
         tp = TopicPartition(match[1], int(match[2]))
@@ -174,6 +191,8 @@ class ZnodeInvariants:
         replicas = assignment.partitions.get(tp.partition) if assignment is not None else None
         if replicas is not None and not set(state.isr) <= set(replicas.replicas):
             self._found.append(f"{tp}: the ISR {list(state.isr)} is not within the replicas {list(replicas.replicas)}")
+        if replicas is not None and replicas.is_being_reassigned and set(replicas.target) <= set(state.isr):
+            self._in_sync[tp] = replicas.target
         led = _Led(state.leader, state.leader_epoch, state.controller_epoch)
         before = self._states.get(change.path)
         self._states[change.path] = led

@@ -113,6 +113,24 @@ async def pause_a_broker(inject: FaultInjector, rng: random.Random) -> None:
 
 
 @_scenario(single=True)
+async def pause_a_client(inject: FaultInjector, rng: random.Random) -> None:
+    """A client sleeps through a rebalance, or through the end of its transaction, and goes on as if nothing were."""
+    client = rng.choice(inject.clients())
+    inject.pause_client(client)
+    await inject.sleep(rng.uniform(0.5, 8))
+    inject.resume_client(client)
+
+
+@_scenario(single=True)
+async def lose_answers_to_a_client(inject: FaultInjector, rng: random.Random) -> None:
+    """What a client asks for is done, and it does not hear of it: it asks again, by other connections perhaps."""
+    client, broker = rng.choice(inject.clients()), rng.choice(inject.brokers)
+    inject.hold_answers(broker, client)
+    await inject.sleep(rng.uniform(0.3, 6))
+    inject.release_answers(broker, client)
+
+
+@_scenario(single=True)
 async def cut_two_brokers_off(inject: FaultInjector, rng: random.Random) -> None:
     """Nothing travels between two brokers; both reach ZooKeeper and the clients."""
     one, other = rng.sample(inject.brokers, 2)

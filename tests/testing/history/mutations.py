@@ -456,6 +456,13 @@ def fence(history: History, producer: str, at: int) -> None:
 
 
 @breaks(Rule.FENCED)
+def one_epoch_for_two(history: History, chance: random.Random) -> str:
+    known = chance.choice(list(all_of(history, Initialized)))
+    history.insert(place(history, known) + 1, known._replace(producer="double"))
+    return f"{known.producer} and double were both given epoch {known.epoch}"
+
+
+@breaks(Rule.FENCED)
 def fenced_and_acknowledged(history: History, chance: random.Random) -> str:
     some = acked(history, chance, "transactional")
     sent = next(event for event in all_of(history, Sent) if event.record == some.record)

@@ -22,6 +22,11 @@ def topic(topic_id: uuid.UUID = TOPIC_ID, replicas: tuple[int, ...] = (1, 2, 3))
     return ZnodeChange(Kind.CHANGED, "/brokers/topics/t", topics.encode_topic(assignment))
 
 
+def reassigned(replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]) -> ZnodeChange:
+    assignment = TopicAssignment(TOPIC_ID, {0: PartitionAssignment(replicas, adding, removing)})
+    return ZnodeChange(Kind.CHANGED, "/brokers/topics/t", topics.encode_topic(assignment))
+
+
 def state(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: int = 1) -> ZnodeChange:
     data = topics.encode_state(
         PartitionState("t", 0, TOPIC_ID, leader, epoch, isr, controller_epoch, 0, 0, PartitionAssignment((1, 2, 3)))
@@ -59,6 +64,15 @@ Case = tuple[Sequence[Sequence[ZnodeChange]], str]
 BROKEN: dict[str, Case] = {
     "an ISR beyond the replicas": ([[topic()], [state(1, 0, (1, 4))]], "not within the replicas"),
     "a leader outside of the ISR": ([[topic()], [state(1, 0, (2, 3))]], "is not in the ISR"),
+    "a reassignment whose target was never in sync": (
+        [
+            [topic()],
+            [reassigned((4, 2, 3, 1), (4,), (1,))],
+            [state(2, 1, (1, 2, 3))],
+            [topic(replicas=(4, 2, 3))],
+        ],
+        "the reassignment to [4, 2, 3] completed, never were all of them in sync",
+    ),
     "an empty ISR": ([[topic()], [state(-1, 0, ())]], "the ISR is empty"),
     "a broker twice in the ISR": ([[topic()], [state(1, 0, (1, 2, 2))]], "names a broker twice"),
     "a leader epoch that goes back": ([[state(1, 5, (1,))], [state(1, 4, (1,))]], "leader epoch went from 5 to 4"),
@@ -100,6 +114,22 @@ def test_what_must_not_be_is_seen(name: str) -> None:
 FINE: dict[str, Sequence[Sequence[ZnodeChange]]] = {
     "an election": [[topic()], [state(1, 0, (1, 2, 3))], [state(2, 1, (2, 3))], [state(-1, 2, (2,))]],
     "a shrunk ISR": [[topic()], [state(1, 0, (1, 2, 3))], [state(1, 0, (1,))], [state(1, 0, (1, 2))]],
+    "a reassignment": [
+        [topic()],
+        [reassigned((4, 2, 3, 1), (4,), (1,))],
+        [state(2, 1, (1, 2, 3, 4))],
+        [state(2, 2, (2, 3, 4))],
+        [state(2, 2, (2, 3))],
+        [topic(replicas=(4, 2, 3))],
+    ],
+    "a reassignment that is cancelled": [
+        [topic()],
+        [reassigned((4, 2, 3, 1), (4,), (1,))],
+        [state(2, 1, (1, 2, 3))],
+        [reassigned((1, 2, 3, 4), (), (4,))],
+        [state(2, 2, (1, 2, 3))],
+        [topic()],
+    ],
     "a claim that is renewed": [
         [created("/controller"), number("/controller_epoch", 1)],
         [number("/controller_epoch", 1)],

@@ -85,6 +85,7 @@ class IsrUpdates:
         for partition, pending in unknown.items():
             spawn(self._settle(partition, pending), f"settling the ISR of {partition.topic_partition}")
         self.look_again()
+        self.drop_departed(self._replicas.leaders())
 
     def expired(self) -> None:
         """The session is over; all leaders are being stopped and nothing of theirs counts any more."""

@@ -336,6 +336,18 @@ def test_a_leader_that_is_told_of_members_that_are_gone_goes_on_alone(cluster: S
     assert cluster.read().isr == (2,)
 
 
+def test_a_leader_that_hears_it_while_suspended_goes_on_alone_once_it_is_connected(cluster: SimCluster) -> None:
+    cluster[1].zk.lose_connection()
+    cluster.run(0.1)
+    cluster[2].crash()
+    cluster[3].crash()
+    cluster.run(0.5)
+    assert cluster.read().isr == (1, 2, 3)
+    cluster[1].zk.reconnect()
+    cluster.run(0.5)
+    assert cluster.read().isr == (1,)
+
+
 def test_a_leader_that_is_not_registered_takes_nobody_out(cluster: SimCluster) -> None:
     """It knows less of the others than ZooKeeper does."""
     cluster[1].metadata.update_brokers({})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -23,6 +24,8 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="the plot as SVG")
     parser.add_argument("--dir", type=Path, help="the cluster's directory, kept; default: a temporary one")
     args = parser.parse_args()
+    # Told to end early, it still ends its processes and writes what it saw.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = args.dir or Path(tempfile.mkdtemp(prefix="kafkalite-endurance-"))
     run = Endurance(directory, args.minutes, args.fault_interval)
     try:

@@ -9,6 +9,7 @@ import contextlib
 import subprocess
 import sys
 import time
+from collections import Counter
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -59,7 +60,7 @@ class KeyedUpdates(Worker):
     def __init__(self, bootstrap: str, rate: int) -> None:
         super().__init__("keyed updates")
         self.acknowledged: dict[int, int] = {}
-        self.refused = 0
+        self.refused: Counter[str] = Counter()
         self._pause = 1 / rate
         self._number = 0
         self._producer = Producer(_producer_settings(bootstrap))
@@ -83,7 +84,7 @@ class KeyedUpdates(Worker):
         if error is None:
             self.acknowledged[int(message.key())] = int(message.value().rstrip(b"."))
         else:
-            self.refused += 1
+            self.refused[error.name()] += 1
 
 
 class Transactions(Worker):
@@ -257,8 +258,8 @@ class SteadyLoad:
         """End what would outlive this process."""
         self._end_victim()
 
-    def stop(self) -> dict[str, int]:
-        """End the load and judge it; counts of what was done. Raises ``AssertionError`` with what is wrong."""
+    def stop(self) -> None:
+        """End the load and judge it. Raises ``AssertionError`` with what is wrong."""
         self._end_victim()
         for worker in self._workers:
             if worker not in self.members:
@@ -272,7 +273,11 @@ class SteadyLoad:
             member.stop()
         self._judge_updates()
         self._judge_transactions()
-        return self.counts()
+
+    @property
+    def refused(self) -> dict[str, int]:
+        """Updates of the compacted topic that were refused: error → how many."""
+        return dict(self._updates.refused)
 
     def counts(self) -> dict[str, int]:
         """What was done so far."""
@@ -301,7 +306,7 @@ class SteadyLoad:
             wait_for(caught_up, f"group {group} commits the ends of all partitions", 60.0, 0.5)
 
     def _judge_updates(self) -> None:
-        assert self._updates.refused == 0, f"{self._updates.refused} updates of the compacted topic were refused"
+        assert not self.refused, f"updates of the compacted topic were refused: {self.refused}"
         found = {int(key): int(value.rstrip(b".")) for _, key, value in _contents(self._cluster.bootstrap, LATEST)}
         wrong = {key: (value, found.get(key)) for key, value in self._updates.acknowledged.items()}
         wrong = {key: pair for key, pair in wrong.items() if pair[0] != pair[1]}

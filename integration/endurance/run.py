@@ -175,8 +175,9 @@ class Endurance:
                 raise self._failure
             for topic, partitions in PARTITIONS.items():
                 wait_in_sync(site, topic, partitions)
-            self.result.counts = load.stop()
+            load.stop()
         finally:
+            self.result.counts = load.counts()
             load.close()
 
     def _throw(self, site: Site, load: SteadyLoad) -> None:
@@ -196,7 +197,10 @@ class Endurance:
                 wait_in_sync(site, topic, partitions, timeout=120)
             took = time.monotonic() - self._begun - at
             acknowledged = load.record.history.acknowledged
-            print(f"{at:6.0f} s: {done}; in sync {took:.1f} s later; {acknowledged:,} acknowledged", flush=True)
+            refused = f"; refused: {load.refused}" if load.refused else ""
+            print(
+                f"{at:6.0f} s: {done}; in sync {took:.1f} s later; {acknowledged:,} acknowledged{refused}", flush=True
+            )
             due = max(due + self._interval, time.monotonic() + self._interval / 3)
         while time.monotonic() < end:
             load.raise_failure()

@@ -19,6 +19,8 @@ VETERAN = 3
 MORTALS = (1, 2)
 HOLD = 10.0
 """Seconds of a pause or a cut: past the session timeout."""
+ZOOKEEPER_START = 120.0
+"""Seconds for ZooKeeper's start: long runs share the machine with other work."""
 DEATH = 2.0
 """Seconds for which a killed broker is dead."""
 
@@ -83,7 +85,7 @@ class Site:
                 self.cluster.expire_session(VETERAN)
             case EnduranceFault.RESTART_ZOOKEEPER:
                 self._server.stop()
-                self._server.start()
+                self._server.start(ZOOKEEPER_START)
             case EnduranceFault.KILL_MEMBER:
                 load.replace_victim()
         for broker_id in self.broker_ids:

@@ -11,7 +11,7 @@ from itertools import cycle
 from pathlib import Path
 from statistics import median
 
-from integration.endurance.faults import MORTALS, VETERAN, EnduranceFault, Site
+from integration.endurance.faults import MORTALS, VETERAN, ZOOKEEPER_START, EnduranceFault, Site
 from integration.endurance.load import PARTITIONS, SteadyLoad, create_topics
 from integration.endurance.plot import Panel, draw
 from integration.endurance.samples import BrokerSample, Sample, take
@@ -150,8 +150,8 @@ class Endurance:
 
     def run(self) -> Result:
         """Do it. Raises ``AssertionError`` where anything acknowledged is lost or a fault does not pass."""
-        server = EmbeddedZooKeeper(self._directory / "zookeeper", properties=ZOOKEEPER_DEFAULTS)
-        cluster = KafkaliteCluster(self._directory, 3, zookeeper=server.start().connect_string, overrides=OVERRIDES)
+        server = EmbeddedZooKeeper(self._directory / "zookeeper", properties=ZOOKEEPER_DEFAULTS).start(ZOOKEEPER_START)
+        cluster = KafkaliteCluster(self._directory, 3, zookeeper=server.connect_string, overrides=OVERRIDES)
         try:
             with cluster:
                 self._run(Site(cluster, server))

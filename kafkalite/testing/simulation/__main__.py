@@ -24,8 +24,8 @@ from kafkalite.testing.simulation.plan import Plan, draw_plan
 from kafkalite.testing.simulation.run import Outcome, run_history
 from kafkalite.testing.simulation.shrinking import shrink
 
-_LIMIT = 120.0
-"""Seconds on the wall after which a history is given up: it hangs."""
+_LIMIT = 600.0
+"""Seconds on the wall after which a history is given up: it hangs. One takes seconds of a processor that it shares."""
 _FORK = multiprocessing.get_context("fork")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from enum import Enum
 
-from integration.endurance.load import SteadyLoad
+from integration.endurance.load import PATIENCE, SteadyLoad
 from integration.faults.cluster import controller, is_registered
 from integration.harness.wait import wait_for
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
@@ -19,8 +19,6 @@ VETERAN = 3
 MORTALS = (1, 2)
 HOLD = 10.0
 """Seconds of a pause or a cut: past the session timeout."""
-ZOOKEEPER_START = 120.0
-"""Seconds for ZooKeeper's start: long runs share the machine with other work."""
 DEATH = 2.0
 """Seconds for which a killed broker is dead."""
 
@@ -68,7 +66,7 @@ class Site:
             case EnduranceFault.KILL_CONTROLLER:
                 return self._kill(self._mortal_controller())
             case EnduranceFault.RESTART:
-                self.cluster.restart(2)
+                self.cluster.restart(2, PATIENCE)
             case EnduranceFault.PAUSE:
                 self.cluster.pause(VETERAN)
                 try:
@@ -82,20 +80,20 @@ class Site:
                 finally:
                     self.cluster.heal()
             case EnduranceFault.EXPIRE:
-                self.cluster.expire_session(VETERAN)
+                self.cluster.expire_session(VETERAN, PATIENCE)
             case EnduranceFault.RESTART_ZOOKEEPER:
                 self._server.stop()
-                self._server.start(ZOOKEEPER_START)
+                self._server.start(PATIENCE)
             case EnduranceFault.KILL_MEMBER:
                 load.replace_victim()
         for broker_id in self.broker_ids:
-            wait_for(lambda each=broker_id: is_registered(self, each), f"broker {broker_id} is registered", 60.0)  # type: ignore[misc]
+            wait_for(lambda each=broker_id: is_registered(self, each), f"broker {broker_id} is registered", PATIENCE)  # type: ignore[misc]
         return str(fault.value)
 
     def _kill(self, broker_id: int) -> str:
         self.cluster.kill(broker_id)
         time.sleep(DEATH)
-        self.cluster.restart(broker_id)
+        self.cluster.restart(broker_id, PATIENCE)
         return f"kill -9 of broker {broker_id}"
 
     def _mortal_controller(self) -> int:
@@ -104,7 +102,7 @@ class Site:
         def found() -> int:
             return controller(self)
 
-        if wait_for(found, "there is a controller") == VETERAN:
-            self.cluster.expire_session(VETERAN)
-            wait_for(lambda: found() != VETERAN, "another broker is the controller")
+        if wait_for(found, "there is a controller", PATIENCE) == VETERAN:
+            self.cluster.expire_session(VETERAN, PATIENCE)
+            wait_for(lambda: found() != VETERAN, "another broker is the controller", PATIENCE)
         return found()

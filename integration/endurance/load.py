@@ -36,6 +36,8 @@ SEGMENTS = 4
 """Segments in what a partition keeps."""
 GROUPS = {"commits-range": "range", "commits-sticky": "cooperative-sticky"}
 TOPIC_INTERVAL = 20.0
+PATIENCE = 300.0
+"""Seconds to wait for what must come about: long runs share the machine with other work."""
 VISIT = 30.0
 """Seconds for which the member that comes and goes stays, and for which it is away."""
 KILLED_GROUP = "commits-killed"
@@ -50,7 +52,7 @@ class Follower(Worker):
 
     def step(self) -> None:
         """Read up to the ends of this moment."""
-        self.verifier.read_to(self.verifier.ends())
+        self.verifier.read_to(self.verifier.ends(PATIENCE), PATIENCE)
         self._stopping.wait(0.5)
 
 
@@ -160,13 +162,18 @@ class TopicChurn(Worker):
             return True
 
         # While a broker is dead, a topic with three replicas is refused.
-        wait_for(created, f"{name} is created", 120.0, 0.5)
+        wait_for(created, f"{name} is created", PATIENCE, 0.5)
         producer = Producer({"bootstrap.servers": self._servers, "acks": "all", "log_level": 0})
         for i in range(30):
             producer.produce(name, f"{i}", partition=i % 3)
         producer.flush(30)
         self._stopping.wait(self._interval / 2)
-        ask_controller(self._servers, lambda admin: admin.delete_topics([name]), done=["UNKNOWN_TOPIC_OR_PART"])
+
+        def deleted() -> bool:
+            ask_controller(self._servers, lambda admin: admin.delete_topics([name]), done=["UNKNOWN_TOPIC_OR_PART"])
+            return True
+
+        wait_for(deleted, f"{name} is deleted", PATIENCE, 0.5)
         self.topics += 1
         self._stopping.wait(self._interval / 2)
 
@@ -264,7 +271,7 @@ class SteadyLoad:
         for worker in self._workers:
             if worker not in self.members:
                 worker.stop()
-        self._verifier.read_to(self._verifier.ends())
+        self._verifier.read_to(self._verifier.ends(PATIENCE), PATIENCE)
         with self.record.lock:
             self.record.history.check()
         self.raise_failure()
@@ -294,7 +301,7 @@ class SteadyLoad:
         }
 
     def _judge_groups(self) -> None:
-        ends = self._verifier.ends()
+        ends = self._verifier.ends(PATIENCE)
         for group in [*GROUPS, KILLED_GROUP]:
 
             def caught_up(group: str = group) -> bool:
@@ -303,7 +310,7 @@ class SteadyLoad:
                     return True
                 raise LookupError(f"committed {found}, the logs end at {ends}")
 
-            wait_for(caught_up, f"group {group} commits the ends of all partitions", 60.0, 0.5)
+            wait_for(caught_up, f"group {group} commits the ends of all partitions", PATIENCE, 0.5)
 
     def _judge_updates(self) -> None:
         assert not self.refused, f"updates of the compacted topic were refused: {self.refused}"

@@ -11,8 +11,8 @@ from itertools import cycle
 from pathlib import Path
 from statistics import median
 
-from integration.endurance.faults import MORTALS, VETERAN, ZOOKEEPER_START, EnduranceFault, Site
-from integration.endurance.load import PARTITIONS, SteadyLoad, create_topics
+from integration.endurance.faults import MORTALS, VETERAN, EnduranceFault, Site
+from integration.endurance.load import PARTITIONS, PATIENCE, SteadyLoad, create_topics
 from integration.endurance.plot import Panel, draw
 from integration.endurance.samples import BrokerSample, Sample, take
 from integration.endurance.trend import Bound, Point, Verdict, judge, markdown
@@ -150,13 +150,14 @@ class Endurance:
 
     def run(self) -> Result:
         """Do it. Raises ``AssertionError`` where anything acknowledged is lost or a fault does not pass."""
-        server = EmbeddedZooKeeper(self._directory / "zookeeper", properties=ZOOKEEPER_DEFAULTS).start(ZOOKEEPER_START)
+        server = EmbeddedZooKeeper(self._directory / "zookeeper", properties=ZOOKEEPER_DEFAULTS).start(PATIENCE)
         cluster = KafkaliteCluster(self._directory, 3, zookeeper=server.connect_string, overrides=OVERRIDES)
         try:
-            with cluster:
-                self._run(Site(cluster, server))
+            cluster.start(PATIENCE)
+            self._run(Site(cluster, server))
         finally:
             self._ended.set()
+            cluster.stop()
             server.kill()
         return self.result
 
@@ -174,7 +175,7 @@ class Endurance:
             if self._failure is not None:
                 raise self._failure
             for topic, partitions in PARTITIONS.items():
-                wait_in_sync(site, topic, partitions)
+                wait_in_sync(site, topic, partitions, timeout=PATIENCE)
             load.stop()
         finally:
             self.result.counts = load.counts()
@@ -194,7 +195,7 @@ class Endurance:
             done = site.inject(fault, load)
             self.result.faults.append((at, done))
             for topic, partitions in PARTITIONS.items():
-                wait_in_sync(site, topic, partitions, timeout=120)
+                wait_in_sync(site, topic, partitions, timeout=PATIENCE)
             took = time.monotonic() - self._begun - at
             acknowledged = load.record.history.acknowledged
             refused = f"; refused: {load.refused}" if load.refused else ""

@@ -67,11 +67,11 @@ class Verifier:
                     self._position[partition] = offset + 1
                     history.read(partition, offset, decode_value(message.value()), name)
 
-    def ends(self) -> dict[int, int]:
-        """The high watermarks, as the leaders tell them."""
-        return {partition: self._end(partition) for partition in range(len(self._position))}
+    def ends(self, timeout: float = 30.0) -> dict[int, int]:
+        """The high watermarks, as the leaders tell them; ``timeout`` seconds for each."""
+        return {partition: self._end(partition, timeout) for partition in range(len(self._position))}
 
-    def _end(self, partition: int) -> int:
+    def _end(self, partition: int, timeout: float) -> int:
         def ask() -> tuple[int]:
             try:
                 low_and_high = self._consumer.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=5.0)
@@ -79,7 +79,7 @@ class Verifier:
             except KafkaException as error:  # a preferred leader may just be coming back
                 raise LookupError(str(error)) from error
 
-        return wait_for(ask, f"{self._name} learns the end of partition {partition}")[0]
+        return wait_for(ask, f"{self._name} learns the end of partition {partition}", timeout)[0]
 
     def close(self) -> None:
         """End it."""

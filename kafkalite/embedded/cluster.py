@@ -176,8 +176,18 @@ class LocalCluster:
         self._embedded.start()
         (self.directory / ZOOKEEPER_PID_FILE).write_text(f"{self._embedded.pid}\n")
 
-    def start_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None, *, wait: bool = True) -> None:
-        """Start one broker, with ``overrides`` of its own from now on; ``wait`` until all that live see each other."""
+    def start_broker(
+        self,
+        broker_id: int,
+        overrides: Mapping[str, str] | None = None,
+        *,
+        wait: bool = True,
+        timeout: float = START_TIMEOUT,
+    ) -> None:
+        """Start one broker, with ``overrides`` of its own from now on; ``wait`` until all that live see each other.
+
+        Raises :class:`StartupError` where they do not within ``timeout`` seconds.
+        """
         if self.is_alive(broker_id):
             raise StartupError(f"broker {broker_id} is running already (pid {self.pid(broker_id)})")
         if overrides is not None:
@@ -187,7 +197,7 @@ class LocalCluster:
             self._launcher(config), self.log_file(broker_id), mark=str(config), environment=self._environment
         )
         if wait:
-            self.wait_ready()
+            self.wait_ready(timeout)
             self.write_state()
 
     def override_broker(self, broker_id: int, overrides: Mapping[str, str]) -> None:

@@ -12,7 +12,7 @@ from types import TracebackType
 
 import psutil
 
-from kafkalite.embedded.cluster import HOST, LocalCluster
+from kafkalite.embedded.cluster import HOST, START_TIMEOUT, LocalCluster
 from kafkalite.embedded.processes import free_ports
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.testing.ends import ZOOKEEPER, End
@@ -67,8 +67,8 @@ class KafkaliteCluster:
 
     # Start and end
 
-    def start(self) -> KafkaliteCluster:
-        """Start it; returns when every broker serves. Raises ``StartupError``."""
+    def start(self, timeout: float = START_TIMEOUT) -> KafkaliteCluster:
+        """Start it; returns when every broker serves. Raises ``StartupError``, also after ``timeout`` seconds."""
         self._wires = Wires()
         try:
             if self._connect is None:
@@ -77,7 +77,7 @@ class KafkaliteCluster:
             self._cluster = LocalCluster(self.directory, self._count, zookeeper=connect, overrides=self._overrides)
             for broker_id in self._cluster.broker_ids:
                 self._cluster.override_broker(broker_id, self._wired(self._wires, broker_id, connect))
-            self._cluster.start()
+            self._cluster.start(timeout)
         except BaseException:
             self.stop()
             raise
@@ -115,11 +115,14 @@ class KafkaliteCluster:
         """SIGCONT."""
         self._running.resume_broker(broker_id)
 
-    def restart(self, broker_id: int = 1) -> None:
-        """A controlled shutdown, if it is alive, and a start; returns when it serves."""
+    def restart(self, broker_id: int = 1, timeout: float = START_TIMEOUT) -> None:
+        """A controlled shutdown, if it is alive, and a start; returns when it serves.
+
+        Raises ``StartupError`` where it does not within ``timeout`` seconds.
+        """
         if self._running.is_alive(broker_id):
             self._running.stop_broker(broker_id)
-        self._running.start_broker(broker_id)
+        self._running.start_broker(broker_id, timeout=timeout)
 
     def partition(self, broker_id: int, *others: End) -> None:
         """Cut a broker off from ``others``, brokers and ``"zookeeper"``; from all of them where none is named.

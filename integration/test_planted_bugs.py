@@ -11,13 +11,13 @@ from integration.planted_bugs.table import TABLE
 
 QUICK = {
     "leader-alone-acknowledges",
-    "truncation-to-high-watermark",
-    "recovery-moves-epochs",
-    "commit-of-former-members",
+    "reads-above-the-high-watermark",
+    "controller-claims-no-epoch",
+    "followers-miss-aborts",
     "open-transactions-are-read",
     "last-value-is-dropped",
 }
-"""One of most rooms, each of which a few histories show."""
+"""Of several rooms, each of which a few histories show."""
 WITHIN = 20
 """Histories for the quick ones."""
 MOST = 500

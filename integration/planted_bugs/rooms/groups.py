@@ -44,9 +44,9 @@ BUGS: Final = (
     PlantedBug(
         "dead-members-stay",
         _ROOM,
-        "coordinator/group/deadlines.py",
-        "        if member.wakes_at <= now and member.member_id in group.members:\n",
-        "        if member.wakes_at <= now and member.is_new:\n",
+        "coordinator/group/group.py",
+        "member.deadline = now + member.session_timeout_ms / 1000\n",
+        "member.deadline = now + member.session_timeout_ms\n",
         "a member whose session is over is removed, and its partitions go to others",
         "members that are killed",
     ),

@@ -82,15 +82,6 @@ BUGS: Final = (
         "readers of committed records",
     ),
     PlantedBug(
-        "markers-count-before-they-are-replicated",
-        _ROOM,
-        "log/producer_state.py",
-        "            self._unreplicated.append(txn)\n",
-        "",
-        "a marker above the high watermark does not move the last stable offset",
-        "a leader dies with a marker that only it has",
-    ),
-    PlantedBug(
         "followers-miss-aborts",
         _ROOM,
         "log/appending.py",

@@ -13,6 +13,7 @@ from kafkalite.log.files import Folder
 from kafkalite.log.fs import FilePool, FileSystem
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
+from kafkalite.log.producer_entry import ProducerEntry
 from kafkalite.log.producer_state import ProducerStateManager
 from kafkalite.log.services import LogServices
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, read_any_header
@@ -114,8 +115,29 @@ def _producer_faults(log: Log, batches: list[tuple[BatchHeader, memoryview]]) ->
         expected = entry.producer_epoch, entry.last_sequence, entry.current_txn_first_offset
         found = known.producer_epoch, known.last_sequence, known.current_txn_first_offset
         # A marker of a transaction whose batches are gone is all that is left of it.
-        if found != expected and entry.batches:
+        if found == expected or not entry.batches:
+            continue
+        if not (log.config.compacted and _last_batch_compacted_away(known, entry, batches)):
             yield f"producer {producer_id} has (epoch, sequence, transaction) {found}, its batches say {expected}"
+
+
+def _last_batch_compacted_away(
+    known: ProducerEntry, rebuilt: ProducerEntry, batches: list[tuple[BatchHeader, memoryview]]
+) -> bool:
+    """Whether only a snapshot can tell of the last batch of ``known``, because compaction removed that batch.
+
+    Compaction keeps no batch below its bound of a producer that wrote above it. If the batches above the bound are
+    then lost with the power, or truncated, the snapshot of the bound still has the producer's last batch below it.
+    """
+    ahead = (known.producer_epoch, known.last_sequence) > (rebuilt.producer_epoch, rebuilt.last_sequence)
+    offset = known.last_offset
+    return (
+        ahead
+        and known.current_txn_first_offset == rebuilt.current_txn_first_offset
+        and offset > rebuilt.last_offset
+        and not any(header.base_offset <= offset <= header.last_offset for header, _ in batches)
+        and any(header.base_offset > offset for header, _ in batches)
+    )
 
 
 def _transaction_faults(log: Log, batches: list[tuple[BatchHeader, memoryview]]) -> Iterator[str]:

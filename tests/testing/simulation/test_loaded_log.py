@@ -1,11 +1,17 @@
-"""What a log says of its aborted transactions is held against its batches."""
+"""What a log says of its aborted transactions and of its producers is held against its batches."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import pytest
+
+from kafkalite.log.log import Log
+from kafkalite.log.producer_entry import BatchMetadata
 from kafkalite.testing.simulation.loaded_log import check_loaded_log
-from tests.log.support import LogHouse, batch, fill, marker
+from tests.log.cleaner_support import clean
+from tests.log.support import NOW, LogHouse, batch, fill, marker
 
 
 def test_aborted_transactions_are_those_of_the_batches(tmp_path: Path) -> None:
@@ -19,4 +25,54 @@ def test_aborted_transactions_are_those_of_the_batches(tmp_path: Path) -> None:
     index.reset()
     assert check_loaded_log(log) == [
         f"{log.dir}: aborted transactions (producer, first, last) are [], the batches say [(5, 0, 3)]"
+    ]
+
+
+def compacted_and_cut(tmp_path: Path) -> Log:
+    """Offset 2, the last batch of producer 1 below the bound 4, was compacted; its batch above the bound is lost."""
+    house = LogHouse(str(tmp_path), cleanup_policy=("compact",))
+    log = house.create()
+    fill(
+        log,
+        [
+            batch(2, pid=1, sequence=0),
+            batch(1, pid=1, sequence=2),
+            batch(1, pid=2, sequence=0),
+        ],
+    )
+    log.roll()
+    fill(log, [batch(1, pid=2, sequence=1)])
+    whole = log.segments.active.size
+    fill(log, [batch(1, pid=1, sequence=3)])
+    assert clean(log) == 4
+    path = log.segments.active.path
+    log.close()
+    os.truncate(path, whole)
+    loaded = house.load(recovery_point=4)
+    assert [header.base_offset for segment in loaded.segments for _, header in segment.headers()] == [0, 3, 4]
+    return loaded
+
+
+def test_a_snapshot_may_tell_of_a_batch_that_was_compacted_away(tmp_path: Path) -> None:
+    log = compacted_and_cut(tmp_path)
+    assert log.producer_state.entries[1].last_sequence == 2
+    assert check_loaded_log(log) == []
+    repeated = log.append_as_leader(batch(1, pid=1, sequence=2), 0, NOW)
+    assert (repeated.first_offset, log.log_end_offset) == (2, 5), "a duplicate of the compacted batch is recognised"
+    assert log.append_as_leader(batch(1, pid=1, sequence=3), 0, NOW).first_offset == 5
+
+
+@pytest.mark.parametrize(
+    ("offset", "sequence"),
+    [
+        pytest.param(2, 0, id="older than its batches"),
+        pytest.param(3, 2, id="at the batch of another producer"),
+        pytest.param(5, 2, id="at the end of the log"),
+    ],
+)
+def test_a_producer_that_no_compacted_batch_explains(tmp_path: Path, offset: int, sequence: int) -> None:
+    log = compacted_and_cut(tmp_path)
+    log.producer_state.entries[1].batches[:] = [BatchMetadata(sequence, offset, 0, NOW)]
+    assert check_loaded_log(log) == [
+        f"{log.dir}: producer 1 has (epoch, sequence, transaction) (0, {sequence}, -1), its batches say (0, 1, -1)"
     ]

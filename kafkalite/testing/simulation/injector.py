@@ -241,15 +241,17 @@ class FaultInjector:
         """SIGCONT."""
         self._cluster.clients[name].resume()
 
-    def hold_answers(self, broker: int, client: str) -> None:
-        """What the broker says to the client does not arrive before :meth:`release_answers`."""
+    def hold_answers(self, broker: int) -> None:
+        """What the broker says to clients does not arrive before :meth:`release_answers`."""
         if not self.healed:
             self.count += 1
-            self._cluster.network.hold(self._host(broker), client, one_way=True)
+            for client in self.clients():
+                self._cluster.network.hold(self._host(broker), client, one_way=True)
 
-    def release_answers(self, broker: int, client: str) -> None:
-        """Undo :meth:`hold_answers`: they arrive."""
-        self._cluster.network.release(self._host(broker), client)
+    def release_answers(self, broker: int) -> None:
+        """Undo :meth:`hold_answers`: what is still connected is answered."""
+        for client in self.clients():
+            self._cluster.network.release(self._host(broker), client)
 
     # Network
 

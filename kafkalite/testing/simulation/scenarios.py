@@ -113,21 +113,29 @@ async def pause_a_broker(inject: FaultInjector, rng: random.Random) -> None:
 
 
 @_scenario(single=True)
-async def pause_a_client(inject: FaultInjector, rng: random.Random) -> None:
-    """A client sleeps through a rebalance, or through the end of its transaction, and goes on as if nothing were."""
-    client = rng.choice(inject.clients())
-    inject.pause_client(client)
+async def pause_clients(inject: FaultInjector, rng: random.Random) -> None:
+    """Clients sleep through rebalances, or through the ends of their transactions, and go on as if nothing were."""
+    clients = inject.clients()
+    sleepers = rng.sample(clients, rng.randint(1, max(1, len(clients) // 2)))
+    for client in sleepers:
+        inject.pause_client(client)
     await inject.sleep(rng.uniform(0.5, 8))
-    inject.resume_client(client)
+    for client in sleepers:
+        inject.resume_client(client)
+        await inject.sleep(rng.uniform(0, 0.3))
 
 
 @_scenario(single=True)
-async def lose_answers_to_a_client(inject: FaultInjector, rng: random.Random) -> None:
-    """What a client asks for is done, and it does not hear of it: it asks again, by other connections perhaps."""
-    client, broker = rng.choice(inject.clients()), rng.choice(inject.brokers)
-    inject.hold_answers(broker, client)
-    await inject.sleep(rng.uniform(0.3, 6))
-    inject.release_answers(broker, client)
+async def lose_answers_of_a_broker(inject: FaultInjector, rng: random.Random) -> None:
+    """What the clients ask of one broker is done, and they do not hear of it: they ask again."""
+    broker = rng.choice(inject.brokers)
+    for _ in range(rng.randint(1, 3)):
+        inject.hold_answers(broker)
+        await inject.sleep(rng.choice((0.05, 0.5, 5)) * rng.uniform(0.2, 1))
+        if rng.random() < 0.7:
+            inject.reset(broker)
+        inject.release_answers(broker)
+        await inject.sleep(rng.uniform(0.1, 1))
 
 
 @_scenario(single=True)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
+from kafkalite.common.tasks import gather
 from kafkalite.testing.history.events import Isolation, Sent, Started
 from kafkalite.testing.simulation.clients.administrator import WEIGHTS, Administrator, AdministratorSettings
 from kafkalite.testing.simulation.clients.consumer_protocol import STICKY
@@ -58,6 +59,32 @@ class Passing:
     def stop(self) -> None:
         """See :class:`Client`."""
         self._client.stop()
+
+
+class Twins:
+    """Two processes with one transactional id: the second one begins ``seconds`` after the first, and fences it."""
+
+    def __init__(self, host: ClientHost, first: Client, second: Client, seconds: float) -> None:
+        self._host = host
+        self._first = first
+        self._second = second
+        self._seconds = seconds
+        self._stopped = False
+
+    async def run(self) -> None:
+        """See :class:`Client`."""
+        await gather([self._first.run(), self._run_second()])
+
+    async def _run_second(self) -> None:
+        await self._host.sleep(self._seconds)
+        if not self._stopped:
+            await self._second.run()
+
+    def stop(self) -> None:
+        """See :class:`Client`."""
+        self._stopped = True
+        self._first.stop()
+        self._second.stop()
 
 
 Make = Callable[[ClientHost, str, random.Random], Client]
@@ -113,7 +140,11 @@ def _transactional(host: ClientHost, name: str, rng: random.Random) -> Client:
         timeout_ms=rng.choice((2_000, 10_000)),
         sender=SenderSettings(in_flight=rng.randint(1, 5)),
     )
-    return TransactionalProducer(host, settings)
+    first = TransactionalProducer(host, settings)
+    if rng.random() < 0.6:
+        return first
+    second = TransactionalProducer(host, replace(settings, name=f"{name}-twin"))
+    return Twins(host, first, second, rng.uniform(1, 9))
 
 
 def _member(host: ClientHost, name: str, rng: random.Random) -> Client:
@@ -215,6 +246,7 @@ def _administrator(host: ClientHost, name: str, rng: random.Random) -> Client:
         trimmed=_SPARE,
         spare=_SPARE,
         rate=rng.uniform(0.3, 1.5),
+        brokers=tuple(range(1, len(host.bootstrap) + 1)),
         replication=(2, 3, 3),
         weights=weights or WEIGHTS,
     )

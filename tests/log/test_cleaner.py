@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 from pathlib import Path
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.errors import ApiError
-from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted
+from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, discard_cleaned
 from kafkalite.log.cleaner.job import CleanerConfig
 from kafkalite.log.cleaner.offset_map import BYTES_PER_KEY
 from kafkalite.log.cleaner.plan import log_to_clean, make_job
+from kafkalite.log.files import CLEANED_SUFFIX
 from kafkalite.log.fs import FileSystem
 from kafkalite.log.log import Log
 from kafkalite.record.batch import CorruptRecordError, iter_headers
@@ -386,3 +388,18 @@ def test_a_compacted_log_takes_no_records_without_a_key(tmp_path: Path) -> None:
     with pytest.raises(ApiError, match="key"):
         log.append_as_leader(memoryview(bytearray(encode_batch([Record(0, NOW, None, b"v")]))), 0, NOW)
     log.append_as_leader(marker(5, commit=True), 0, NOW, from_client=False)
+
+
+def test_a_broken_disk_does_not_end_the_compactor_that_gives_a_round_up(tmp_path: Path) -> None:
+    """The files stay, and the next round removes them."""
+
+    class Broken(FileSystem):
+        def list_dir(self, path: str) -> list[str]:
+            raise OSError(errno.EIO, f"{path} cannot be read")
+
+    left = tmp_path / f"0.log{CLEANED_SUFFIX}"
+    left.write_bytes(b"half")
+    discard_cleaned(Broken(), str(tmp_path))
+    assert left.exists()
+    discard_cleaned(FileSystem(), str(tmp_path))
+    assert not left.exists()

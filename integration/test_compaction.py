@@ -247,7 +247,9 @@ def kill_in_the_middle(cluster: LocalCluster) -> Callable[[str, Updates], None]:
 
     def disturb(topic: str, _: Updates) -> None:
         for broker_id in cluster.broker_ids:
-            configure(cluster, ConfigResource.Type.BROKER, str(broker_id), log_cleaner_threads="1")
+            # By a restart, because no change at run time leads away from 0 threads, as in Kafka.
+            cluster.kill_broker(broker_id)
+            cluster.start_broker(broker_id, {"log.cleaner.threads": "1"})
             first = in_the_middle(cluster, broker_id, topic)
             first.kill()
             orphan = in_the_middle(cluster, broker_id, topic, first.pid)

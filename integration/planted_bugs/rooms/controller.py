@@ -42,7 +42,7 @@ BUGS: Final = (
         "controller/elections.py",
         "        kept = [r for r in held if r in complete and brokers.is_reachable(r, topic_partition)]\n",
         "        kept = [r for r in held if brokers.is_reachable(r, topic_partition)]\n",
-        "a leader that may lack records leads on only where nobody has them",
+        "a leader that may lack records leads on only where no other replica has them",
         "a leader loses power and is back at once",
     ),
     PlantedBug(

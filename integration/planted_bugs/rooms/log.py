@@ -173,7 +173,7 @@ BUGS: Final = (
         "loaded.update_high_watermark(high_watermarks.get(tp, 0))",
         "loaded.update_high_watermark(loaded.log_end_offset)",
         "the high watermark of a start is the one of the checkpoint",
-        "a leader comes back with a tail that nobody has, and dies again",
+        "a leader comes back with a tail that no other replica has, and dies again",
     ),
     PlantedBug(
         "flush-over-a-cut",

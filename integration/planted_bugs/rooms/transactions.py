@@ -67,7 +67,7 @@ BUGS: Final = (
         "coordinator/transaction/core.py",
         "        return _initialised(metadata, producer_id, epoch + 1, NO_PRODUCER_EPOCH, timeout_ms, now_ms)\n",
         "        return _initialised(metadata, producer_id, max(epoch, 0), NO_PRODUCER_EPOCH, timeout_ms, now_ms)\n",
-        "who asks for a producer id fences whoever had it",
+        "a producer that asks for a producer id fences the one before it",
         "producers that start again",
     ),
     PlantedBug(

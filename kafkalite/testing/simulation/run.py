@@ -94,7 +94,6 @@ class _History:
         self._keepers = Keepers(cluster, self._injector.power_losses, self._violations.append)
         self._clients: list[Client] = []
         self._working: dict[str, None] = {}
-        self._scenarios = 0
 
     def run(self, story: bool) -> Outcome:
         world = self._world

@@ -373,6 +373,8 @@ def _producer_settings(bootstrap: str) -> dict[str, object]:
         "enable.idempotence": True,
         "acks": "all",
         "linger.ms": 5,
+        # What waits while a leader is away goes out in batches that fit into the small segments of a short run.
+        "batch.size": 8192,
         "log_level": 0,
         **QUICK_RETRIES,
     }

@@ -332,8 +332,11 @@ class GroupSuite:
             wait_shares(members, every, [5] if size == 1 else [3, 2], SOON)
             wait_values(members, len(written), set(written))
             if size == 1:
-                assert values(members[0].records) == Counter(written)
-                assert any(len({record.topic for record in poll}) == 2 for poll in members[0].polls)
+                assert values(members[0].records) == Counter(written), "read more than once, or not at all"
+                # A poll gives what has been fetched by then; on a loaded machine that is one topic's at times.
+                while not any(len({record.topic for record in poll}) == 2 for poll in members[0].polls):
+                    written += [value for topic in topics for value in ground.write(topic, [0], 1)]
+                    wait_values(members, len(written), set(written))
 
     def test_rewind_and_skip(self, ground: Ground, host: MemberHost) -> None:
         """Back, forward, to the beginning and to the end."""

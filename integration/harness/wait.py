@@ -41,8 +41,12 @@ def wait_for(condition: Callable[[], T], what: str, timeout: float = 30.0, inter
 
 
 def has_ended(pid: int) -> bool:
-    """Whether a process is no more, or waits only for whoever adopted it to take note (in a container nobody may)."""
+    """Whether a process is gone, or a zombie that its parent has not reaped (in a container, perhaps never).
+
+    A main thread is a zombie before the last of the other threads has ended, and until then files and locks are held.
+    """
     try:
-        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+        process = psutil.Process(pid)
+        return bool(process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
     except psutil.NoSuchProcess:
         return True

@@ -40,7 +40,8 @@ def produce(
     settings: dict[str, str | int] = {
         "bootstrap.servers": cluster.bootstrap,
         "compression.type": codec,
-        "linger.ms": 5,
+        # No batch ends before the last record is given or the batch is full; `flush` waits for no linger.
+        "linger.ms": 60_000,
         "log_level": 0,
     }
     if transaction:

@@ -21,13 +21,13 @@ _SHUTDOWN = 8.0
 """Virtual seconds that a controlled shutdown may take before the process is killed."""
 
 
-class PowerBudget:
-    """Which machine may lose power: none while another one has not yet got back what it lost.
+class LossBudget:
+    """Which machine may lose records, by lost power or a failing disk: none while another one misses what it lost.
 
-    acks=all promises a record for as long as one member of the ISR keeps it. So a machine may lose power where each of
-    its partitions has another member that lives and whose machine did not lose power since it was last known to be in
-    sync, and while no other machine still misses records. Processes may be killed at any time: their machines keep what
-    was written.
+    acks=all promises a record for as long as one member of the ISR keeps it. So a machine may lose records where each
+    of its partitions has another member that lives and whose machine lost nothing since it was last known to be in
+    sync, and while no other machine still misses records. Nothing is known of what a disk keeps that failed to sync, so
+    the broker starts uncleanly after it. Processes may be killed at any time: their machines keep what was written.
     """
 
     def __init__(self, cluster: SimCluster, topology: Topology) -> None:
@@ -35,15 +35,16 @@ class PowerBudget:
         self._topology = topology
         self._broker = 0
         self._needed: dict[TopicPartition, int] = {}
+        self._failing_disk: int | None = None
 
-    def allows_power_loss(self, broker: int) -> bool:
-        """Whether ``broker`` may lose power now."""
+    def allows_loss(self, broker: int) -> bool:
+        """Whether the machine of ``broker`` may lose power now, or its disk begin to fail."""
         return self.is_whole() and all(
             self._is_kept_without(broker, state) for state in self._topology.states().values() if broker in state.isr
         )
 
     def spend(self, broker: int) -> None:
-        """``broker`` loses power: remember how far its partitions were acknowledged."""
+        """``broker`` loses power, or its disk has failed: remember how far its partitions were acknowledged."""
         self._broker = broker
         self._needed = {
             tp: max(self._high_watermark(other, tp) for other in state.replicas)
@@ -51,8 +52,20 @@ class PowerBudget:
             if broker in state.replicas
         }
 
+    def begin_disk_failure(self, broker: int) -> None:
+        """The disk of ``broker`` fails until :meth:`end_disk_failure`, and may lose what it is given until then."""
+        self._failing_disk = broker
+
+    def end_disk_failure(self, broker: int) -> None:
+        """The disk of ``broker`` works again."""
+        if self._failing_disk == broker:
+            self._failing_disk = None
+            self.spend(broker)
+
     def is_whole(self) -> bool:
-        """Whether the machine that lost power last holds everything again that was acknowledged by then."""
+        """Whether no disk fails, and the machine that lost records last holds again all that was acknowledged then."""
+        if self._failing_disk is not None:
+            return False
         if not self._needed:
             return True
         machine = self._cluster.brokers[self._broker]
@@ -104,7 +117,7 @@ class FaultInjector:
         self._cluster = cluster
         self._world = cluster.world
         self._topology = Topology(cluster)
-        self._power = PowerBudget(cluster, self._topology)
+        self._losses = LossBudget(cluster, self._topology)
         self._cut: dict[int, EnsembleClient] = {}
 
     # Looking
@@ -148,7 +161,7 @@ class FaultInjector:
 
     def power_may_fail(self) -> bool:
         """Whether any machine may lose power now."""
-        return self._power.is_whole()
+        return self._losses.is_whole()
 
     def _state(self, tp: TopicPartition) -> PartitionState | None:
         return self._topology.state(tp)
@@ -206,11 +219,11 @@ class FaultInjector:
         machine = self._cluster.brokers[broker]
         if not machine.is_alive or self.healed:
             return False
-        if not self._power.allows_power_loss(broker):
+        if not self._losses.allows_loss(broker):
             self.kill(broker)
             return False
         self.count += 1
-        self._power.spend(broker)
+        self._losses.spend(broker)
         self.power_losses[broker] = self.power_losses.get(broker, 0) + 1
         machine.lose_power()
         return True
@@ -369,9 +382,13 @@ class FaultInjector:
         self._cluster.brokers[broker].disk.free()
 
     def break_disk(self, broker: int, kind: str, after: int) -> None:
-        """Every ``kind`` (``read``, ``write`` or ``fsync``) after the next ``after`` of them fails with EIO."""
-        if not self.healed:
+        """Every ``kind`` (``read``, ``write`` or ``fsync``) after the next ``after`` of them fails with EIO.
+
+        Nothing happens while the machine may not lose records.
+        """
+        if not self.healed and self._losses.allows_loss(broker):
             self.count += 1
+            self._losses.begin_disk_failure(broker)
             self._world.note(f"disk fails to {kind}", self._host(broker))
             self._cluster.brokers[broker].disk.break_io(kind, after)
 
@@ -379,6 +396,7 @@ class FaultInjector:
         """Undo :meth:`break_disk`."""
         self._world.note("disk mended", self._host(broker))
         self._cluster.brokers[broker].disk.mend_io()
+        self._losses.end_disk_failure(broker)
 
     # Healing
 

@@ -59,3 +59,25 @@ def test_no_machine_loses_power_while_another_misses_records(cluster: SimCluster
     assert inject.lose_power(1)
     assert not inject.lose_power(2)
     assert cluster.brokers[3].is_alive
+
+
+def test_disk_that_fails_may_lose_records_as_lost_power_does(cluster: SimCluster) -> None:
+    inject = FaultInjector(cluster)
+    inject.break_disk(1, "fsync", 0)
+    assert not inject.power_may_fail(), "the disk of broker 1 fails"
+    assert not inject.lose_power(2), "broker 2 was killed instead"
+    inject.start(2)
+    inject.mend_disk(1)
+    inject.kill(1)
+    inject.start(1)
+    assert cluster.world.run_until(inject.power_may_fail, cluster.world.now + 30), "broker 1 has fetched what it lost"
+    cluster.world.run_until(cluster.world.now + 10)
+    assert inject.lose_power(2)
+
+
+def test_no_disk_fails_while_another_machine_misses_records(cluster: SimCluster) -> None:
+    inject = FaultInjector(cluster)
+    assert inject.lose_power(1)
+    before = inject.count
+    inject.break_disk(2, "fsync", 0)
+    assert inject.count == before

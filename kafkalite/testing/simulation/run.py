@@ -45,6 +45,7 @@ from kafkalite.testing.simulation.scenarios import SCENARIOS
 from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.workload import CLIENTS, Client
 from kafkalite.testing.simulation.world import World
+from kafkalite.testing.simulation.writers import Writers
 from kafkalite.zk.port import Check
 
 _WORK_ON = 3.0
@@ -97,11 +98,12 @@ class _History:
 
     def run(self, story: bool) -> Outcome:
         world = self._world
-        invariants = ZnodeInvariants()
+        invariants, writers = ZnodeInvariants(), Writers()
 
         def committed(transaction: Transaction) -> None:
             changes = [znode_change(change.op) for change in transaction.changes if not isinstance(change.op, Check)]
             self._violations.extend(invariants.committed(transaction.zxid, changes))
+            self._violations.extend(writers.committed(transaction.zxid, transaction.session, changes))
             for change in changes:
                 group = GENERATION_PATH.match(change.path)
                 if group is not None and change.kind is Kind.DELETED:

@@ -1,0 +1,111 @@
+"""Who may write what: each committed write comes from the session that holds the office for it.
+
+Answers to: nothing in Kafka. Pure: a fold over the committed changes of znodes.
+
+The end of a history shows a write of a former controller, leader or coordinator only where it did harm; here it
+shows at once. The rules:
+
+- a partition's state is created, deleted and given a new leader epoch by the session that holds ``/controller``,
+  under the present controller epoch;
+- a state keeps its leader epoch where its leader writes it, in the session in which the leader is registered; the
+  leader changes the ISR alone, and says of each member that joins in which life of its log it was in sync;
+- topics, and the wishes to delete them, are taken away by the controller;
+- below a claimed path (a group, a part of the transactions) the holder of the claim writes; a group's offsets are also
+  written by coordinators of transactions, and forgotten by the controller with their topic.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.types import TopicPartition
+from kafkalite.testing.simulation.invariants import Kind, ZnodeChange
+from kafkalite.zk.port import ZnodeStat
+from kafkalite.zk.znodes import brokers, controller, topics
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+
+_STATE: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)/state$")
+_TAKEN_AWAY_BY_CONTROLLER: Final = re.compile(r"^/(brokers/topics/[^/]+|admin/delete_topics/[^/]+)$")
+_CLAIMED: Final = re.compile(r"^(/consumers/[^/]+|/transactions/\d+(?=/ids/))/(?!coordinator$|coordinator_epoch$).")
+_OFFSETS: Final = re.compile(r"^/consumers/[^/]+/(offsets|commits|staged)(/|$)")
+_CLAIM: Final = "/coordinator"
+_TRANSACTIONS: Final = "/transactions/"
+_NO_STAT: Final = ZnodeStat(0, 0, 0)
+
+
+class Writers:
+    """Remembers who holds which office; :meth:`committed` takes one transaction and returns what broke the rules."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, int] = {}
+        self._epoch = 0
+        self._states: dict[str, PartitionState] = {}
+        self._found: list[str] = []
+
+    def committed(self, zxid: int, session: int, changes: Iterable[ZnodeChange]) -> list[str]:
+        """What the transaction ``zxid`` of ``session`` should not have written, a line each."""
+        self._found = []
+        listed = list(changes)
+        holders = dict(self._holders)
+        for change in listed:
+            self._note(session, change)
+        for change in listed:
+            # An office counts that was held before the transaction, or is taken in it.
+            self._judge(session, change, holders)
+        return [f"zxid {zxid:#x}, session {session:#x}: {line}" for line in self._found]
+
+    def _note(self, session: int, change: ZnodeChange) -> None:
+        path = change.path
+        is_office = path == controller.CONTROLLER or path.endswith(_CLAIM) or path.startswith(f"{brokers.IDS}/")
+        if is_office and change.kind is Kind.CREATED:
+            self._holders[path] = session
+        elif is_office and change.kind is Kind.DELETED:
+            self._holders.pop(path, None)
+        elif path == controller.CONTROLLER_EPOCH and change.kind is not Kind.DELETED:
+            self._epoch = int(change.data)
+
+    def _judge(self, session: int, change: ZnodeChange, before: dict[str, int]) -> None:
+        def holds(path: str) -> bool:
+            return session in (before.get(path), self._holders.get(path))
+
+        path = change.path
+        if match := _STATE.match(path):
+            self._state(TopicPartition(match[1], int(match[2])), change, holds(controller.CONTROLLER), session)
+        elif match := _CLAIMED.match(path):
+            is_allowed = holds(match[1] + _CLAIM)
+            if not is_allowed and _OFFSETS.match(path):
+                offices = [each for each in before if each.startswith(_TRANSACTIONS)]
+                is_allowed = any(map(holds, (controller.CONTROLLER, *offices)))
+            if not is_allowed:
+                self._found.append(f"{path} was {change.kind.value} by a session that does not coordinate {match[1]}")
+        elif _TAKEN_AWAY_BY_CONTROLLER.match(path) and change.kind is Kind.DELETED and not holds(controller.CONTROLLER):
+            self._found.append(f"{path} was deleted by a session that is not the controller's")
+
+    def _state(self, tp: TopicPartition, change: ZnodeChange, is_controller: bool, session: int) -> None:
+        before = self._states.pop(change.path, None)
+        if change.kind is Kind.DELETED:
+            if not is_controller:
+                self._found.append(f"the state of {tp} was deleted by a session that is not the controller's")
+            return
+        try:
+            state = topics.decode_state(tp, change.data, _NO_STAT)
+        except MalformedZnodeError:
+            return  # told by the invariants of the znodes
+        self._states[change.path] = state
+        epoch = f"leader epoch {state.leader_epoch} of {tp}"
+        if before is None or state.leader_epoch != before.leader_epoch:
+            if not is_controller:
+                self._found.append(f"{epoch} was begun by a session that is not the controller's")
+            elif state.controller_epoch != self._epoch:
+                self._found.append(f"{epoch} was begun in controller epoch {state.controller_epoch} of {self._epoch}")
+        elif self._holders.get(brokers.broker_path(state.leader)) != session:
+            self._found.append(f"{tp}: the ISR {list(state.isr)} was written in another session than its leader's")
+        elif (state.leader, state.controller_epoch) != (before.leader, before.controller_epoch):
+            self._found.append(f"{tp}: the leader changed more than the ISR")
+        joined = [replica for replica in state.isr if before is None or replica not in before.isr]
+        recorded = {replica for replica, _ in state.unclean_start_epochs}
+        if not recorded.issuperset(joined):
+            self._found.append(f"{tp}: it is not said since when {joined} that joined the ISR are in sync")

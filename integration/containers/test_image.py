@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +75,21 @@ def test_it_is_small_and_runs_as_nobody_special(broker_image: str) -> None:
 
 def test_words_behind_its_name_are_commands(broker_image: str) -> None:
     assert "--bootstrap-server" in docker("run", "--rm", broker_image, "topics", "--help")
+
+
+def test_simulated_histories_are_the_same_as_outside(broker_image: str) -> None:
+    """Another Python, another file system, another user: one seed is one history, event for event."""
+    histories = ("-m", "kafkalite.testing.simulation", "--seeds", "1..5", "--json")
+    inside = docker("run", "--rm", "--entrypoint", "python3", broker_image, *histories)
+    outside = subprocess.run([sys.executable, *histories], capture_output=True, text=True, timeout=300, check=True)
+    assert traces(inside) == traces(outside.stdout)
+
+
+def traces(output: str) -> dict[int, str]:
+    """The digest of each history's trace, by its seed."""
+    outcomes = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    assert outcomes, output
+    return {outcome["seed"]: outcome["digest"] for outcome in outcomes}
 
 
 def test_healthy_is_serving(broker: str, zookeeper: str) -> None:

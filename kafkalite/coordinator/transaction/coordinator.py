@@ -98,18 +98,16 @@ class TransactionCoordinator:
         if not core.timeout_is_legal(timeout_ms, self._config["transaction.max.timeout.ms"], two_phase):
             raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         partition = await self._ownership.owner(transactional_id)
-        known = partition.entries.get(transactional_id)
-        if known is None:
+        # An id that a write left open may turn out not to exist. Another request may be faster while the id is fetched.
+        while (entry := await self._find(partition, transactional_id)) is None:
             producer_id = await self._outside.producer_ids.generate()
             begun = core.begin_id(transactional_id, producer_id, timeout_ms, self._clock.time_ms())
-            # Another request may have been faster while the producer id was fetched.
-            known = partition.entries.setdefault(transactional_id, Entry(begun))
-        entry = await self._usable(partition, transactional_id)
+            partition.entries.setdefault(transactional_id, Entry(begun))
         new_id = -1
         if core.wants_producer_id(entry.metadata, expected):
             new_id = await self._outside.producer_ids.generate()
-            entry = await self._usable(partition, transactional_id)
-            if not core.wants_producer_id(entry.metadata, expected):
+            entry = await self._find(partition, transactional_id)
+            if entry is None or not core.wants_producer_id(entry.metadata, expected):
                 raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         decision = core.init_producer_id(entry.metadata, timeout_ms, expected, new_id, self._clock.time_ms())
         await self._carry_out(partition, entry, decision)
@@ -189,6 +187,15 @@ class TransactionCoordinator:
 
     async def _usable(self, partition: StatePartition, transactional_id: str, *, may_be_busy: bool = False) -> Entry:
         """The id's entry, whose znode is known. Raises ``ApiError``."""
+        entry = await self._find(partition, transactional_id, may_be_busy=may_be_busy)
+        if entry is None:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return entry
+
+    async def _find(
+        self, partition: StatePartition, transactional_id: str, *, may_be_busy: bool = False
+    ) -> Entry | None:
+        """The id's entry, whose znode is known; ``None`` where there is no such id. Raises ``ApiError``."""
         entry = partition.entries.get(transactional_id)
         if entry is not None and entry.is_unknown and not entry.busy:
             await self._ownership.resolve(partition, entry)
@@ -196,9 +203,7 @@ class TransactionCoordinator:
             entry = partition.entries.get(transactional_id)
         if not partition.alive:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
-        if entry is None:
-            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        if entry.busy and not may_be_busy:
+        if entry is not None and entry.busy and not may_be_busy:
             raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
         return entry
 

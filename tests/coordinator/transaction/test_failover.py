@@ -10,9 +10,9 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
 from kafkalite.zk.port import ConnectionLostError, SessionState
 from kafkalite.zk.stores.paths import ensure
-from kafkalite.zk.znodes.transactions import TransactionState, ids_path, partition_path
+from kafkalite.zk.znodes.transactions import TransactionState, ids_path, partition_path, state_partition_for
 from tests.coordinator.house import Started, run
-from tests.coordinator.transaction.house import BASE, NUMBER, T0, T1, T2, TX, House, Node
+from tests.coordinator.transaction.house import BASE, COUNT, NUMBER, T0, T1, T2, TX, House, Node
 
 S = TransactionState
 E = ErrorCode
@@ -273,6 +273,21 @@ def test_a_first_init_whose_answer_is_lost() -> None:
         assert retried(house, lambda node: node.init()) is E.NONE
         # epochs never go back, and are never given twice
         assert house.stored().producer_epoch == 2
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_an_id_whose_first_write_was_lost_is_made_by_the_next_init(applied: bool) -> None:
+    house = House(2)
+    owner = house.owner
+    neighbour = next(name for name in map(str, range(100)) if state_partition_for(name, COUNT) == NUMBER)
+    assert Started(owner.coordinator.init_producer_id(neighbour, 1000)).error is E.NONE
+    owner.client.black_hole(apply=applied)
+    lost = owner.init()
+    owner.client.lose_connection()
+    assert lost.error is E.COORDINATOR_NOT_AVAILABLE
+    owner.client.reconnect()
+    assert owner.init().error is E.NONE, "a producer takes INVALID_PRODUCER_ID_MAPPING for the end of its id"
+    assert house.stored().producer_epoch == (1 if applied else 0)
 
 
 @pytest.mark.parametrize("applied", [True, False])

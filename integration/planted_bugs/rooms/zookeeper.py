@@ -66,13 +66,18 @@ BUGS: Final = (
         "broker/registration.py",
         "            epoch, session = await self._store.register(self._broker)\n",
         "            session = self._client.session\n            epoch, _ = await self._store.register(self._broker)\n",
-        "two lines: a leader writes in the session in which it registered, and looks again where that is over",
+        "three lines: a leader writes in the session in which it registered, which is the present one",
         "a session lost during a quick restart",
         (
             Edit(
                 "broker/registration.py",
                 "            if session != self._client.session:\n                continue\n",
                 "",
+            ),
+            Edit(
+                "broker/registration.py",
+                "            self._session, self._announced = session, endpoints\n",
+                "            self._session, self._announced = session, endpoints\n            return\n",
             ),
         ),
     ),

@@ -16,7 +16,7 @@ from kafkalite.testing.ensemble.client import EnsembleClient
 from kafkalite.testing.ensemble.server import Entry, Role, Server, SessionMovedError, Submission
 from kafkalite.testing.ensemble.wire import Attach, Closed, CloseSession, Connection, Leg, Write
 from kafkalite.testing.znodes import Transaction, TransactionKind, ZnodeTree
-from kafkalite.zk.port import SessionExpiredError
+from kafkalite.zk.port import Delete, SessionExpiredError
 
 Range = tuple[float, float]
 
@@ -203,6 +203,11 @@ class Ensemble:
         self._to_expire[session] = None
         if self._able_to_lead():
             self._close_session(session)
+
+    def remove(self, path: str) -> None:
+        """Delete a znode without children by hand, as ``zookeeper-shell.sh delete`` does; not without a leader."""
+        if self._able_to_lead() and path in self._head.nodes:
+            self._propose(self._head.propose((Delete(path),), 0), None)
 
     # faults: servers
 

@@ -14,6 +14,7 @@ from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import Role
 from kafkalite.testing.simulation.cluster import SimBroker, SimCluster
 from kafkalite.testing.simulation.topology import Topology
+from kafkalite.zk.znodes.controller import CONTROLLER
 
 _LOOK = 0.05
 """Virtual seconds between two looks at a condition."""
@@ -36,6 +37,7 @@ class LossBudget:
         self._broker = 0
         self._needed: dict[TopicPartition, int] = {}
         self._failing_disk: int | None = None
+        self._losers: set[int] = set()
 
     def allows_loss(self, broker: int) -> bool:
         """Whether the machine of ``broker`` may lose power now, or its disk begin to fail."""
@@ -46,6 +48,7 @@ class LossBudget:
     def spend(self, broker: int) -> None:
         """``broker`` loses power, or its disk has failed: remember how far its partitions were acknowledged."""
         self._broker = broker
+        self._losers.add(broker)
         self._needed = {
             tp: max(self._high_watermark(other, tp) for other in state.replicas)
             for tp, state in self._topology.states().items()
@@ -82,13 +85,17 @@ class LossBudget:
         return True
 
     def _is_kept_without(self, broker: int, state: PartitionState) -> bool:
-        """Whether a member of the ISR other than ``broker`` lives and did not start uncleanly since it was in sync."""
+        """Whether a member of the ISR other than ``broker`` lives and did not start uncleanly since it was in sync.
+
+        A machine that never lost anything keeps all, also where the state does not say so: a broker that writes wrong
+        states must not spare the machines their losses.
+        """
         recorded = dict(state.unclean_start_epochs)
-        return any(
-            other in recorded and recorded[other] == self._unclean_start_epoch(other)
-            for other in state.isr
-            if other != broker
-        )
+        for other in state.isr:
+            started = None if other == broker else self._unclean_start_epoch(other)
+            if started is not None and (recorded.get(other) == started or other not in self._losers):
+                return True
+        return False
 
     def _unclean_start_epoch(self, broker: int) -> int | None:
         """What the present process of ``broker`` is registered with, ``None`` where there is none."""
@@ -119,6 +126,7 @@ class FaultInjector:
         self._topology = Topology(cluster)
         self._losses = LossBudget(cluster, self._topology)
         self._cut: dict[int, EnsembleClient] = {}
+        self._slowed: dict[int, EnsembleClient] = {}
 
     # Looking
 
@@ -335,6 +343,43 @@ class FaultInjector:
             self._world.note("reaches ZooKeeper again", self._host(broker))
             self._cluster.zookeeper.heal(client)
 
+    def slow_zookeeper(self, broker: int, seconds: float) -> None:
+        """Each message between the broker and ZooKeeper takes so much longer, until :meth:`unslow_zookeeper`."""
+        machine = self._cluster.brokers[broker]
+        if machine.zk is not None and machine.is_alive and not self.healed:
+            self.unslow_zookeeper(broker)
+            self.count += 1
+            self._world.note(f"ZooKeeper is {seconds:.2f} s away", machine.host)
+            self._slowed[broker] = machine.zk
+            self._cluster.zookeeper.delay(machine.zk, seconds)
+
+    def unslow_zookeeper(self, broker: int) -> None:
+        """Undo :meth:`slow_zookeeper`."""
+        client = self._slowed.pop(broker, None)
+        if client is not None:
+            self._cluster.zookeeper.delay(client, 0)
+
+    def reset_zookeeper_connection(self, broker: int) -> None:
+        """Break the broker's connection to ZooKeeper; it finds a server again, in the same session."""
+        machine = self._cluster.brokers[broker]
+        if machine.zk is not None and machine.is_alive and not self.healed:
+            self.count += 1
+            self._world.note("connection to ZooKeeper reset", machine.host)
+            self._cluster.zookeeper.drop_connection(machine.zk)
+
+    def depose_controller(self) -> None:
+        """An operator deletes ``/controller``, as Kafka's manuals advise, so that another broker is elected."""
+        if not self.healed:
+            self.count += 1
+            self._world.note("/controller is deleted by hand")
+            self._cluster.zookeeper.remove(CONTROLLER)
+
+    def is_registered(self, broker: int) -> bool:
+        """Whether the broker's present process has a znode in its present session."""
+        machine = self._cluster.brokers[broker]
+        registered = None if machine.zk is None else self._topology.registration(broker, machine.zk.session)
+        return machine.is_alive and registered is not None
+
     def expire_session(self, broker: int) -> None:
         """ZooKeeper ends the broker's session."""
         machine = self._cluster.brokers[broker]
@@ -410,6 +455,8 @@ class FaultInjector:
             life.resume()
         for broker in list(self._cut):
             self.mend_zookeeper(broker)
+        for broker in list(self._slowed):
+            self.unslow_zookeeper(broker)
         for number in range(self.zookeeper_servers):
             cluster.zookeeper.restart(number)
             cluster.zookeeper.lag(number, 0)

@@ -23,6 +23,7 @@ from kafkalite.protocol.codec import request_class
 from kafkalite.testing.ensemble import Transaction
 from kafkalite.testing.history.checker import check
 from kafkalite.testing.history.events import Acked, Compacted, Event, GroupRemoved, Isolation, OffsetCommitted, Replica
+from kafkalite.testing.simulation.beliefs import Beliefs
 from kafkalite.testing.simulation.clients.cluster import Cluster
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
@@ -99,6 +100,9 @@ class _History:
     def run(self, story: bool) -> Outcome:
         world = self._world
         invariants, writers = ZnodeInvariants(), Writers()
+        beliefs = Beliefs(
+            self._cluster.brokers, self._topology.registration, self._injector.power_losses, self._violations.append
+        )
 
         def committed(transaction: Transaction) -> None:
             changes = [znode_change(change.op) for change in transaction.changes if not isinstance(change.op, Check)]
@@ -110,6 +114,7 @@ class _History:
                     self._events.append(GroupRemoved(group[1]))
             if any(is_state(change.path) for change in changes):
                 self._keepers.states_changed(self._topology.states())
+            beliefs.committed(changes)
 
         self._cluster.zookeeper.on_commit(committed)
         try:

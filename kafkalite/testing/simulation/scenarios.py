@@ -204,6 +204,15 @@ async def swallow_zookeepers_answers(inject: FaultInjector, rng: random.Random) 
 
 
 @_scenario(single=True)
+async def reset_zookeeper_connections(inject: FaultInjector, rng: random.Random) -> None:
+    """A broker's connection to ZooKeeper breaks several times, with reads, writes and watches under way."""
+    broker = rng.choice(inject.brokers)
+    for _ in range(rng.randint(1, 5)):
+        inject.reset_zookeeper_connection(broker)
+        await inject.sleep(rng.choice((0.02, 0.2, 1)) * rng.uniform(0.2, 1))
+
+
+@_scenario(single=True)
 async def expire_a_session(inject: FaultInjector, rng: random.Random) -> None:
     """ZooKeeper ends a session whose broker is well, with whatever it had under way."""
     inject.expire_session(rng.choice(inject.brokers))
@@ -624,6 +633,99 @@ async def controller_moves_in_a_storm(inject: FaultInjector, rng: random.Random)
         if controller is not None:
             inject.expire_session(controller)
         await inject.sleep(rng.uniform(0.02, 0.5))
+
+
+@_scenario()
+async def former_controller_with_work_under_way(inject: FaultInjector, rng: random.Random) -> None:
+    """An operator deletes ``/controller`` while the controller elects; its session goes on, and its writes come late.
+
+    Only the epoch of the claim fences it then (Kafka checks ``/controller_epoch`` in each write since KAFKA-6082).
+    """
+    controller = inject.controller()
+    if controller is None:
+        return
+    others = [broker for broker in inject.brokers if broker != controller]
+    inject.slow_zookeeper(controller, rng.choice((0.02, 0.3)) * rng.uniform(0.3, 1))
+    victim = rng.choice(others)
+    if rng.random() < 0.5:
+        inject.kill(victim)
+    else:
+        inject.expire_session(victim)
+    await inject.sleep(rng.uniform(0, 0.5))
+    inject.depose_controller()
+    await inject.wait_until(lambda: inject.controller() not in (controller, None), 2)
+    await inject.sleep(rng.uniform(0, 0.5))
+    inject.start(victim)
+    await inject.sleep(rng.uniform(0, 1))
+    inject.unslow_zookeeper(controller)
+
+
+@_scenario()
+async def bounce_before_the_controller_looks(inject: FaultInjector, rng: random.Random) -> None:
+    """A broker is gone and back between two looks of a controller that is far away from ZooKeeper, or suspended.
+
+    The controller tells it by the czxid of the registration alone (KAFKA-7235's broker epochs).
+    """
+    tp = _some_partition(inject, rng)
+    controller = inject.controller()
+    if tp is None or controller is None:
+        return
+    others = [broker for broker in inject.brokers if broker != controller]
+    broker = inject.leader(tp) if inject.leader(tp) in others else rng.choice(others)
+    is_suspended = rng.random() < 0.3
+    if is_suspended:
+        inject.cut_zookeeper(controller)
+    else:
+        inject.slow_zookeeper(controller, rng.uniform(0.2, 0.7))
+    if rng.random() < 0.6:
+        inject.expire_session(broker)
+    else:
+        inject.kill(broker)
+        await inject.sleep(rng.uniform(0, 0.05))
+        inject.start(broker)
+    await inject.sleep(0.05)
+    await inject.wait_until(lambda: inject.is_registered(broker), 1.5)
+    await inject.sleep(rng.uniform(0, 0.5))
+    inject.mend_zookeeper(controller)
+    await inject.sleep(rng.uniform(0.5, 2))
+    inject.unslow_zookeeper(controller)
+
+
+@_scenario()
+async def connections_break_in_a_new_session(inject: FaultInjector, rng: random.Random) -> None:
+    """A session ends, and the connection of the next one breaks while the broker registers, reads and claims."""
+    broker = rng.choice(inject.brokers)
+    if rng.random() < 0.7:
+        inject.expire_session(broker)
+    else:
+        inject.kill(broker)
+        inject.start(broker)
+    for _ in range(rng.randint(2, 12)):
+        await inject.sleep(rng.choice((0.01, 0.1)) * rng.random())
+        inject.reset_zookeeper_connection(broker)
+
+
+@_scenario("disk")
+async def last_of_the_isr_stops_on_a_broken_disk(inject: FaultInjector, rng: random.Random) -> None:
+    """The last member of an ISR loses its disk, leads no more, and is stopped in order: it stays in the ISR."""
+    tp = _some_partition(inject, rng)
+    if tp is None or inject.leader(tp) == NO_LEADER:
+        return
+    leader, followers = inject.leader(tp), _followers(inject, tp)
+    for follower in followers:
+        inject.kill(follower)
+    await inject.wait_until(lambda: inject.isr(tp) == (leader,), 3)
+    inject.break_disk(leader, "write", rng.randint(0, 3))
+    spare = [broker for broker in inject.brokers if broker not in inject.replicas(tp)]
+    for broker in spare:
+        inject.start(broker)
+    await inject.wait_until(lambda: inject.leader(tp) == NO_LEADER, 2)
+    await inject.stop(leader)
+    await inject.sleep(rng.uniform(0, 1))
+    inject.mend_disk(leader)
+    for broker in (leader, *followers):
+        inject.start(broker)
+        await inject.sleep(rng.uniform(0, 0.5))
 
 
 @_scenario()

@@ -5,8 +5,8 @@ Answers to: nothing in Kafka. Pure: a fold over the committed changes of znodes.
 The end of a history shows a write of a former controller, leader or coordinator only where it did harm; here it
 shows at once. The rules:
 
-- a partition's state is created, deleted and given a new leader epoch by the session that holds ``/controller``,
-  under the present controller epoch;
+- a partition's state is created, deleted and given a new leader epoch by the session that claimed ``/controller``
+  last, under the present controller epoch;
 - a state keeps its leader epoch where its leader writes it, in the session in which the leader is registered; the
   leader changes the ISR alone, and says of each member that joins in which life of its log it was in sync;
 - topics, and the wishes to delete them, are taken away by the controller;
@@ -62,8 +62,8 @@ class Writers:
         is_office = path == controller.CONTROLLER or path.endswith(_CLAIM) or path.startswith(f"{brokers.IDS}/")
         if is_office and change.kind is Kind.CREATED:
             self._holders[path] = session
-        elif is_office and change.kind is Kind.DELETED:
-            self._holders.pop(path, None)
+        elif path.startswith(f"{brokers.IDS}/") and change.kind is Kind.DELETED:
+            self._holders.pop(path, None)  # Claims end with the next one, because it raises the epoch that fences.
         elif path == controller.CONTROLLER_EPOCH and change.kind is not Kind.DELETED:
             self._epoch = int(change.data)
 

@@ -65,7 +65,11 @@ BROKEN: dict[str, tuple[Transactions, str]] = {
         "leader epoch 5 of t-0 was begun by a session that is not the controller's",
     ),
     "an election by a former controller": (
-        [(FIRST, [gone("/controller")]), (FIRST, [state(5, (1, 2))])],
+        [
+            (FIRST, [gone("/controller")]),
+            (SECOND, [created("/controller"), changed("/controller_epoch", b"8")]),
+            (FIRST, [state(5, (1, 2))]),
+        ],
         "begun by a session that is not the controller's",
     ),
     "an election in a former controller epoch": (
@@ -106,6 +110,7 @@ BROKEN: dict[str, tuple[Transactions, str]] = {
     "an offset after the claim": (
         [
             (THIRD, [gone("/consumers/g/coordinator"), gone("/transactions/3/coordinator")]),
+            (SECOND, [created("/consumers/g/coordinator"), created("/transactions/3/coordinator")]),
             (THIRD, [changed("/consumers/g/offsets/t/0")]),
         ],
         "does not coordinate /consumers/g",
@@ -136,6 +141,10 @@ def test_a_write_without_the_office_is_seen(name: str) -> None:
 
 FINE: dict[str, Transactions] = {
     "an election": [(FIRST, [state(5, (1, 2))])],
+    "an election by a controller whose claim was deleted, and not taken yet": [
+        (0, [gone("/controller")]),
+        (FIRST, [state(5, (1, 2))]),
+    ],
     "an ISR that shrinks": [(SECOND, [state(4, (1,))])],
     "an ISR that grows": [(SECOND, [state(4, (1, 2, 3))])],
     "another controller": [

@@ -1,0 +1,136 @@
+"""What brokers believe and do while ZooKeeper changes, looked at while a history runs.
+
+Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
+
+The end of a history shows a wrong belief only where it lasts; here it shows at once. The rules:
+
+- within one life of a broker, its metadata of a partition do not go back to an older state of the same topic id;
+- a leader leads in one registration only: a broker that registered anew leads under a new leader epoch, because another
+  broker may have led, and been forgotten, while the former registration was gone;
+- a topic's znode goes after its logs: no replica still has the folder. (Not held against a machine that lost power,
+  because the folder may have come back with it.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from kafkalite.apis.services import BrokerServices
+from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.files import dir_name
+from kafkalite.replication.partition import Role
+from kafkalite.testing.simulation.cluster import SimBroker
+from kafkalite.testing.simulation.invariants import Kind, ZnodeChange
+from kafkalite.zk.znodes import brokers, topics
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+
+_TOPIC: Final = re.compile(r"^/brokers/topics/([^/]+)$")
+
+
+class _Led(NamedTuple):
+    """One term of a leader."""
+
+    tp: TopicPartition
+    topic_id: UUID
+    leader_epoch: int
+
+
+class _Life:
+    """What one process believed when it was looked at last."""
+
+    def __init__(self, services: BrokerServices) -> None:
+        self.services = services
+        self.version = -1
+        self.states: dict[TopicPartition, PartitionState] = {}
+
+
+class Beliefs:
+    """Looks at ``machines`` (brokers by id) after each committed transaction, and tells what breaks the rules.
+
+    ``registration`` says how a broker is registered in a session, ``None`` where it is not. ``may_have_lost``: machines
+    that lost power, or whose disks failed.
+    """
+
+    def __init__(
+        self,
+        machines: Mapping[int, SimBroker],
+        registration: Callable[[int, int], Broker | None],
+        may_have_lost: Mapping[int, int],
+        tell: Callable[[str], object],
+    ) -> None:
+        self._machines = machines
+        self._registration = registration
+        self._may_have_lost = may_have_lost
+        self._tell = tell
+        self._lives: dict[int, _Life] = {}
+        self._led: dict[_Led, tuple[int, int]] = {}
+        self._assignments: dict[str, topics.TopicAssignment] = {}
+
+    def committed(self, changes: Iterable[ZnodeChange]) -> None:
+        """ZooKeeper has committed ``changes``."""
+        is_about_leaders = False
+        for change in changes:
+            match = _TOPIC.match(change.path)
+            if match is not None:
+                self._topic(match[1], change)
+            is_about_leaders |= change.path.endswith("/state") or change.path.startswith(brokers.IDS)
+        for number, machine in self._machines.items():
+            services = machine.services
+            if services is not None:
+                self._metadata(number, services)
+                if is_about_leaders and machine.zk is not None:
+                    self._leaders(number, services, self._registration(number, machine.zk.session))
+
+    def _metadata(self, number: int, services: BrokerServices) -> None:
+        life = self._lives.get(number)
+        if life is None or life.services is not services:
+            life = self._lives[number] = _Life(services)
+        metadata = services.metadata
+        if metadata.version == life.version:
+            return
+        life.version = metadata.version
+        for state in metadata.states():
+            before = life.states.get(state.topic_partition)
+            if before is state:
+                continue
+            life.states[state.topic_partition] = state
+            if before is not None and before.topic_id == state.topic_id and state.order < before.order:
+                self._tell(
+                    f"the metadata of broker {number} went back: {state.topic_partition} from leader epoch "
+                    f"{before.leader_epoch}, version {before.zk_version}, to {state.leader_epoch}, {state.zk_version}"
+                )
+
+    def _leaders(self, number: int, services: BrokerServices, registered: Broker | None) -> None:
+        if registered is None:
+            return
+        for partition in services.replicas.replicas.partitions.values():
+            if partition.role is not Role.LEADER:
+                continue
+            tp, epoch = partition.topic_partition, partition.leader_epoch
+            leader = number, registered.epoch
+            first = self._led.setdefault(_Led(tp, partition.state.topic_id, epoch), leader)
+            if first != leader:
+                self._tell(
+                    f"{tp}: brokers {first[0]} (broker epoch {first[1]}) and {number} (broker epoch "
+                    f"{registered.epoch}) both lead in leader epoch {epoch}"
+                )
+
+    def _topic(self, topic: str, change: ZnodeChange) -> None:
+        if change.kind is not Kind.DELETED:
+            try:
+                self._assignments[topic] = topics.decode_topic(topic, change.data)
+            except MalformedZnodeError:
+                return  # told by the invariants of the znodes
+            return
+        gone = self._assignments.pop(topic, None)
+        for number, assignment in () if gone is None else gone.partitions.items():
+            for broker in assignment.replicas:
+                machine = self._machines[broker]
+                folder = machine.folder / "logs" / dir_name(TopicPartition(topic, number))
+                if broker not in self._may_have_lost and Path(folder).exists():
+                    self._tell(f"topic {topic} was deleted, and broker {broker} still has {folder.name}")

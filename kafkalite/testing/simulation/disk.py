@@ -127,22 +127,13 @@ class SimDisk:
         """Undo :meth:`break_io`."""
         self._broken.clear()
 
-    def flip_bits(self, rng: random.Random) -> str | None:
-        """Flip one bit of a segment that is written no more; returns its path, ``None`` where there is no such."""
-        closed: list[str] = []
-        for path, folder in sorted(self._folders.items()):
-            segments = sorted(name for name in folder.entries if name.endswith(".log"))
-            closed += [f"{path}/{name}" for name in segments[:-1] if os.path.getsize(f"{path}/{name}")]
-        if not closed:
-            return None
-        chosen = rng.choice(closed)
-        position = rng.randrange(os.path.getsize(chosen))
-        with open(chosen, "r+b") as file:
+    def flip_bit(self, path: str, position: int, bit: int) -> None:
+        """Change one bit (0 to 7) of the byte at ``position``, of which the file system knows nothing."""
+        with open(path, "r+b") as file:
             file.seek(position)
-            byte = file.read(1)[0] ^ (1 << rng.randrange(8))
+            byte = file.read(1)[0] ^ (1 << bit)
             file.seek(position)
             file.write(bytes((byte,)))
-        return chosen
 
     def check_io(self, kind: str) -> None:
         """Raises ``OSError`` where an operation of that kind fails now."""

@@ -5,15 +5,25 @@ Answers to: nothing in Kafka; the nemesis of Jepsen's tests. Deterministic.
 
 from __future__ import annotations
 
+import os
+import random
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 
 from kafkalite.cluster.model import PartitionState
+from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
+from kafkalite.log.log import Log
+from kafkalite.record.batch import HEADER_SIZE, CorruptRecordError, check_crc, iter_headers, read_any_header
 from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import Role
 from kafkalite.testing.simulation.cluster import SimBroker, SimCluster
+from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.topology import Topology
+from kafkalite.testing.simulation.wires import WINDOW
 from kafkalite.zk.znodes.controller import CONTROLLER
 
 _LOOK = 0.05
@@ -110,22 +120,63 @@ class LossBudget:
         return 0 if partition is None or partition.log is None else int(partition.log.high_watermark)
 
 
+@dataclass(frozen=True)
+class _FlippedBit:
+    """One bit of a record that a disk gives wrong; ``base_offset`` and ``start`` are those of its batch."""
+
+    disk: SimDisk
+    path: str
+    base_offset: int
+    start: int
+    position: int
+    bit: int
+
+    @classmethod
+    def draw(cls, disk: SimDisk, path: str, rng: random.Random) -> _FlippedBit | None:
+        """A bit behind the header of some data batch: what the CRC protects, and no header tells."""
+        data = Path(path).read_bytes() if os.path.exists(path) else b""
+        batches = [(start, header) for start, header in iter_headers(data) if not header.is_control]
+        if not batches:
+            return None
+        start, header = rng.choice(batches)
+        position = rng.randrange(start + HEADER_SIZE, start + header.size)
+        return cls(disk, path, header.base_offset, start, position, rng.randrange(8))
+
+    def flip(self) -> None:
+        """Change the bit, or change it back."""
+        self.disk.flip_bit(self.path, self.position, self.bit)
+
+    def mend(self) -> None:
+        """Change the bit back, where its batch is still there."""
+        if not os.path.exists(self.path):
+            return
+        data = Path(self.path).read_bytes()[self.start :]
+        try:
+            header = read_any_header(data, 0)
+        except CorruptRecordError:
+            return
+        if header.base_offset == self.base_offset and not check_crc(data, 0, header):
+            self.flip()
+
+
 class FaultInjector:
     """What a scenario may look at and do. Methods are harmless where another scenario was faster.
 
-    ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power. :meth:`heal` undoes
-    all that lasts.
+    ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power, ``tolerated`` which
+    errors of clients the faults explain. :meth:`heal` undoes all that lasts.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
         self.count = 0
         self.power_losses: dict[int, int] = {}
+        self.tolerated: set[ErrorCode] = set()
         self.healed = False
         self._cluster = cluster
         self._world = cluster.world
         self._topology = Topology(cluster)
         self._losses = LossBudget(cluster, self._topology)
         self._cut: dict[int, EnsembleClient] = {}
+        self._flipped: list[_FlippedBit] = []
         self._slowed: dict[int, EnsembleClient] = {}
 
     # Looking
@@ -305,6 +356,20 @@ class FaultInjector:
         """Undo :meth:`slow`."""
         self._delay(broker, self._cluster.network.delay)
 
+    def slow_readers(self, broker: int, size: int) -> None:
+        """No more than ``size`` bytes that the broker sends to a client are under way before the client has read."""
+        if not self.healed:
+            self.count += 1
+            self._window(broker, size)
+
+    def quick_readers(self, broker: int) -> None:
+        """Undo :meth:`slow_readers`."""
+        self._window(broker, WINDOW)
+
+    def _window(self, broker: int, size: int) -> None:
+        for client in self.clients():
+            self._cluster.network.set_window(self._host(broker), client, size, one_way=True)
+
     def _delay(self, broker: int, delay: tuple[float, float]) -> None:
         for name in self._hosts():
             if name != self._host(broker):
@@ -443,6 +508,50 @@ class FaultInjector:
         self._cluster.brokers[broker].disk.mend_io()
         self._losses.end_disk_failure(broker)
 
+    def flip_a_bit(self, broker: int, rng: random.Random) -> bool:
+        """The disk gives one bit of a record wrong, in a segment that is closed and synced; ``False``: there is none.
+
+        Recovery does not read such a segment again, so the broker's log stays as long as it was. Nothing happens while
+        the machine may not lose records.
+        """
+        machine = self._cluster.brokers[broker]
+        if self.healed or machine.server is None or not self._losses.allows_loss(broker):
+            return False
+        logs = [machine.last_partition(tp) for tp in self.partitions()]
+        segments = [
+            segment.path
+            for log in (partition.log for partition in logs if partition is not None)
+            if isinstance(log, Log)
+            for segment, following in pairwise(log.segments)
+            if following.base_offset <= log.recovery_point
+        ]
+        found = _FlippedBit.draw(machine.disk, rng.choice(segments), rng) if segments else None
+        if found is None:
+            return False
+        self.count += 1
+        self.tolerated.add(ErrorCode.CORRUPT_MESSAGE)
+        self._losses.begin_disk_failure(broker)
+        self._world.note(f"a bit of {found.path} flips", machine.host)
+        self._flipped.append(found)
+        found.flip()
+        return True
+
+    def mend_bits(self, broker: int) -> None:
+        """Undo :meth:`flip_a_bit`: the disk gives again what was written."""
+        machine = self._cluster.brokers[broker]
+        mine = [found for found in self._flipped if found.disk is machine.disk]
+        for found in mine:
+            self._flipped.remove(found)
+            found.mend()
+        if mine:
+            self._world.note("its disk reads all bits as they were written", machine.host)
+            self._losses.end_disk_failure(broker)
+
+    @property
+    def reads_wrong_bits(self) -> bool:
+        """Whether some disk gives a bit otherwise than it was written."""
+        return bool(self._flipped)
+
     # Healing
 
     def heal(self) -> None:
@@ -460,7 +569,8 @@ class FaultInjector:
         for number in range(self.zookeeper_servers):
             cluster.zookeeper.restart(number)
             cluster.zookeeper.lag(number, 0)
-        for machine in cluster.brokers.values():
+        for broker, machine in cluster.brokers.items():
+            self.mend_bits(broker)
             machine.disk.free()
             machine.disk.mend_io()
             if self._lost_a_directory(machine):

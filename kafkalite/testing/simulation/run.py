@@ -73,15 +73,10 @@ class Outcome:
 
 def run_history(plan: Plan, trace: Callable[[float, str, str], None] | None = None, story: bool = False) -> Outcome:
     """Run the history of ``plan``; ``story`` keeps what happened as lines to read."""
-    faults: list[str] = []
-    with (
-        World(plan.seed, trace) as world,
-        SimCluster(world, plan.brokers, plan.settings) as cluster,
-        checked_loads(faults.append),
-    ):
-        outcome = _History(plan, world, cluster).run(story)
-    outcome.violations += [f"loaded: {fault}" for fault in dict.fromkeys(faults)]
-    return outcome
+    with World(plan.seed, trace) as world, SimCluster(world, plan.brokers, plan.settings) as cluster:
+        history = _History(plan, world, cluster)
+        with checked_loads(history.loaded_with):
+            return history.run(story)
 
 
 class _History:
@@ -96,6 +91,11 @@ class _History:
         self._keepers = Keepers(cluster, self._injector.power_losses, self._violations.append)
         self._clients: list[Client] = []
         self._working: dict[str, None] = {}
+
+    def loaded_with(self, fault: str) -> None:
+        """A log that a start loaded is not what its batches say."""
+        if not self._injector.reads_wrong_bits:
+            self._violations.append(f"loaded: {fault}")
 
     def run(self, story: bool) -> Outcome:
         world = self._world
@@ -303,6 +303,7 @@ class _History:
             self._note,
             lambda text: self._violations.append(f"client: {text}"),
             self._cluster.bootstrap,
+            self._injector.tolerated,
         )
 
     def _note(self, event: Event) -> None:

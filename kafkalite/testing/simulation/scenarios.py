@@ -186,6 +186,15 @@ async def slow_network(inject: FaultInjector, rng: random.Random) -> None:
 
 
 @_scenario(single=True)
+async def slow_readers(inject: FaultInjector, rng: random.Random) -> None:
+    """Clients read what one broker says in small pieces: answers wait in the broker, and grow old there."""
+    broker = rng.choice(inject.brokers)
+    inject.slow_readers(broker, rng.choice((64, 512, 4096)))
+    await inject.sleep(rng.uniform(0.5, 5))
+    inject.quick_readers(broker)
+
+
+@_scenario(single=True)
 async def cut_a_broker_off_zookeeper(inject: FaultInjector, rng: random.Random) -> None:
     """SUSPENDED, perhaps for longer than the session lives."""
     broker = rng.choice(inject.brokers)
@@ -255,6 +264,15 @@ async def break_a_disk(inject: FaultInjector, rng: random.Random) -> None:
     inject.kill(broker)
     await inject.sleep(rng.uniform(0.1, 1))
     inject.start(broker)
+
+
+@_scenario("disk", single=True)
+async def disk_reads_a_wrong_bit(inject: FaultInjector, rng: random.Random) -> None:
+    """A bad cable or controller: readers, followers and the cleaner refuse the batch by its CRC, until it is mended."""
+    broker = rng.choice(inject.brokers)
+    if inject.flip_a_bit(broker, rng):
+        await inject.sleep(rng.uniform(0.5, 4))
+        inject.mend_bits(broker)
 
 
 # Composed pieces

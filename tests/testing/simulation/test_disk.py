@@ -235,15 +235,13 @@ def test_what_a_failed_fsync_did_not_write_is_never_written(tmp_path: Path) -> N
     assert outcomes(prepare, tmp_path, lambda path: (content(f"{path}/a") or b"").rstrip(b"\0")) == {b"first"}
 
 
-def test_bits_are_flipped_in_closed_segments_only(disk: SimDisk, tmp_path: Path) -> None:
-    fs = disk.mount()
-    assert disk.flip_bits(random.Random(1)) is None
-    for base in (0, 5, 9):
-        written(fs, f"{tmp_path}/d/{base:020d}.log", b"\0" * 50)
-    for seed in range(20):
-        flipped = disk.flip_bits(random.Random(seed))
-        assert flipped is not None and not flipped.endswith("9.log")
-    assert content(f"{tmp_path}/d/{9:020d}.log") == b"\0" * 50
+def test_flipped_bit_is_one_bit(disk: SimDisk, tmp_path: Path) -> None:
+    path = f"{tmp_path}/d/a"
+    written(disk.mount(), path, b"\0" * 50)
+    disk.flip_bit(path, 7, 3)
+    assert content(path) == bytes(7) + b"\x08" + bytes(42)
+    disk.flip_bit(path, 7, 3)
+    assert content(path) == bytes(50)
 
 
 def test_one_seed_is_one_outcome(tmp_path: Path) -> None:

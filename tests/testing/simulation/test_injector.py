@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kafkalite.common.types import TopicPartition
+from kafkalite.log.log import Log
+from kafkalite.record.batch import check_crc, iter_headers
 from kafkalite.testing.simulation.cluster import SimCluster, Status
 from kafkalite.testing.simulation.injector import FaultInjector
 from kafkalite.testing.simulation.world import World
@@ -81,3 +85,25 @@ def test_no_disk_fails_while_another_machine_misses_records(cluster: SimCluster)
     before = inject.count
     inject.break_disk(2, "fsync", 0)
     assert inject.count == before
+
+
+def test_flipped_bit_is_in_a_synced_batch_and_is_mended(cluster: SimCluster) -> None:
+    inject = FaultInjector(cluster)
+    partition = cluster.brokers[1].last_partition(TP)
+    assert partition is not None and isinstance(partition.log, Log)
+    assert not inject.flip_a_bit(1, random.Random(1)), "the only segment is still written"
+    partition.log.roll()
+    partition.log.flush()
+    segment = Path(partition.log.segments[0].path)
+    before = segment.read_bytes()
+    assert inject.flip_a_bit(1, random.Random(1))
+    damaged = segment.read_bytes()
+    assert [(start, header.base_offset) for start, header in iter_headers(damaged)] == [
+        (start, header.base_offset) for start, header in iter_headers(before)
+    ]
+    assert [check_crc(damaged, start, header) for start, header in iter_headers(damaged)].count(False) == 1
+    assert inject.reads_wrong_bits
+    assert not inject.power_may_fail(), "the machine may lose what its disk gives wrong"
+    inject.mend_bits(1)
+    assert segment.read_bytes() == before
+    assert not inject.reads_wrong_bits

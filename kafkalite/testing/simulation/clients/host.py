@@ -6,7 +6,7 @@ Answers to: nothing in Kafka. Deterministic.
 from __future__ import annotations
 
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -44,7 +44,7 @@ class ClientHost:
     """The machine that a client runs on.
 
     ``note`` takes the events of the history, ``violation`` one line about what no broker may do. ``tolerated`` are
-    errors that the faults of this history explain (a flipped bit: CORRUPT_MESSAGE).
+    errors that the faults of this history explain by now (a flipped bit: CORRUPT_MESSAGE).
     """
 
     clock: Clock
@@ -53,7 +53,7 @@ class ClientHost:
     note: Callable[[Event], None]
     violation: Callable[[str], None]
     bootstrap: tuple[tuple[str, int], ...]
-    tolerated: frozenset[ErrorCode] = frozenset()
+    tolerated: Set[ErrorCode] = frozenset()
 
     async def sleep(self, seconds: float) -> None:
         """Return ``seconds`` later."""

@@ -100,6 +100,7 @@ class BrokerServer:
             self._clock,
         )
         self._replicas.on_offline = self._partitions_offline
+        self._replicas.on_refused = lambda: stores.tell_log_dir_event(self.broker_id, self._clock)
         self._replicas.quotas.update_rates(config.dynamic.values)
         config.dynamic.on_change(lambda _: self._replicas.quotas.update_rates(config.dynamic.values))
         self._metadata.on_brokers.append(self._replicas.brokers_changed)
@@ -285,4 +286,4 @@ class BrokerServer:
     def _partitions_offline(self, partitions: Iterable[TopicPartition]) -> None:
         listed = list(partitions)
         log.error("partitions offline after the failure of a log directory: %s", ", ".join(map(str, listed)))
-        self._stores.tell_log_dir_failure(self.broker_id, self._clock)
+        self._stores.tell_log_dir_event(self.broker_id, self._clock)

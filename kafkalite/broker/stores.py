@@ -69,20 +69,20 @@ class Stores:
         """What the controller is handed."""
         return ControllerStores(self.brokers, self.topics, self.controller, self.config, self.admin, self.notifications)
 
-    def tell_log_dir_failure(self, broker_id: int, clock: Clock) -> None:
-        """Let the controller know, by a notification, that a log directory of ``broker_id`` failed.
+    def tell_log_dir_event(self, broker_id: int, clock: Clock) -> None:
+        """Let the controller know, by a notification, that ``broker_id`` has other replicas than it was told to have.
 
         A lost connection only delays it: else the broker would stay leader of replicas that it cannot serve.
         """
-        spawn(self._tell_log_dir_failure(broker_id, clock), "notifying of a failed log directory")
+        spawn(self._tell_log_dir_event(broker_id, clock), "notifying of log directories")
 
-    async def _tell_log_dir_failure(self, broker_id: int, clock: Clock) -> None:
+    async def _tell_log_dir_event(self, broker_id: int, clock: Clock) -> None:
         while True:
             try:
                 await self.notifications.create_log_dir_event(broker_id)
                 return
             except (ConnectionLostError, SessionExpiredError) as error:
-                log.info("notifying of a failed log directory is tried again: %s", error)
+                log.info("notifying of log directories is tried again: %s", error)
             pause: Future[None] = Future()
             clock.call_later(_RETRY, pause.callback, None)
             await pause

@@ -128,13 +128,13 @@ class BrokerEvents:
         return ControlResponse(ErrorCode.NONE, tuple(left))
 
     async def log_dirs_failed(self) -> None:
-        """Ask the brokers that lost a log directory, by a LeaderAndIsr for all they have, which replicas are gone."""
+        """Ask brokers whose log directory failed, or refused a log, for what they serve: by a LeaderAndIsr for all."""
         term = self._term
         context = term.context
         names, broker_ids = await term.stores.notifications.log_dir_events(term.watch(LogDirEvent()))
         term.check()
         for broker_id in broker_ids:
-            log.warning("broker %d lost a log directory", broker_id)
+            log.warning("broker %d notifies of its log directories", broker_id)
             for topic_partition in context.partitions_on([broker_id]):
                 if topic_partition in context.states and not context.is_deleting(topic_partition):
                     term.batch.order(broker_id, context.states[topic_partition])

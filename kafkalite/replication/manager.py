@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsr, StopReplica
 from kafkalite.cluster.model import PartitionState
-from kafkalite.common.clock import Clock
+from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.purgatory import Purgatory
 from kafkalite.common.tasks import Future, Lane
@@ -64,12 +64,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _NONE = ErrorCode.NONE
+_REFUSAL_PAUSE = 1.0
+_REFUSAL_PAUSE_MAX = 60.0
+"""Seconds after which replicas that a full directory refused are asked for again, at first and at most."""
 
 
 class ReplicaManager:
     """Every replica that this broker holds. One reactor thread calls it.
 
-    ``on_offline`` is called with the partitions of a log directory that failed.
+    ``on_offline`` is called with the partitions of a log directory that failed, ``on_refused`` some time after replicas
+    were not taken over because a directory refused them for the moment: it was full, or descriptors were lacking.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class ReplicaManager:
     ) -> None:
         self.config = config
         self.on_offline: OfflineListener = lambda _: None
+        self.on_refused: Callable[[], object] = lambda: None
         self._logs = logs
         self._clock = clock
         self._time_ms = clock.time_ms
@@ -109,6 +114,9 @@ class ReplicaManager:
         self._lane = Lane("replica states", self._take_over)
         logs.on_dir_failure = self._directory_failed
         self._isr.on_newer = self._found_newer
+        self._roles.on_outcomes = self._look_for_refusals
+        self._refusal_timer: Timer | None = None
+        self._refusal_pause = _REFUSAL_PAUSE
         self._isr.start()
         self._checkpoint_timer = clock.call_later(
             config.replica_high_watermark_checkpoint_interval_ms / 1000, self._checkpoint
@@ -347,6 +355,20 @@ class ReplicaManager:
             lambda failure: log.error("taking over %s failed: %s", state, failure.value)
         )
 
+    def _look_for_refusals(self, outcomes: Collection[ErrorCode]) -> None:
+        """Ask for what was refused once more, later and later, because nothing else tells that there is room again."""
+        if ErrorCode.KAFKA_STORAGE_ERROR not in outcomes:
+            self._refusal_pause = _REFUSAL_PAUSE
+        elif self._refusal_timer is None and not any(self._logs.offline_dirs):
+            self._refusal_timer = self._clock.call_later(self._refusal_pause, self._ask_for_refused)
+            self._refusal_pause = min(2 * self._refusal_pause, _REFUSAL_PAUSE_MAX)
+
+    def _ask_for_refused(self) -> None:
+        self._refusal_timer = None
+        # What a failed directory had comes back with a restart only.
+        if not any(self._logs.offline_dirs):
+            self.on_refused()
+
     def _directory_failed(self, log_dir: str) -> None:
         failed = self._stopping.directory_failed(log_dir)
         if failed:
@@ -391,6 +413,8 @@ class ReplicaManager:
     async def shutdown(self) -> None:
         """Stop fetching and waiting; the logs are closed by their manager."""
         self._checkpoint_timer.cancel()
+        if self._refusal_timer is not None:
+            self._refusal_timer.cancel()
         self._lane.close()
         self._isr.close()
         self._moves.close()

@@ -11,7 +11,7 @@ id are ordered; a topic id once replaced or deleted never comes back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsr
 from kafkalite.cluster.model import PartitionState
@@ -36,7 +36,10 @@ _BREATH = 50
 
 
 class Roles:
-    """Makes leaders and followers. Its methods run one after the other."""
+    """Makes leaders and followers. Its methods run one after the other.
+
+    ``on_outcomes`` is told the errors of each take-over.
+    """
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Roles:
         self._clock = clock
         self._fence = fence
         self._stopping = stopping
+        self.on_outcomes: Callable[[Collection[ErrorCode]], object] = lambda _: None
 
     async def leader_and_isr(self, request: LeaderAndIsr) -> ControlResponse:
         """The controller's word. The answer has an error for each partition."""
@@ -111,6 +115,7 @@ class Roles:
                 outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
         effects.run()
         self._fetchers.start_added()
+        self.on_outcomes(outcomes.values())
         for error in unread.values():
             if not from_controller:
                 raise error

@@ -17,7 +17,7 @@ def test_a_lost_connection_delays_the_word_of_a_failed_log_directory() -> None:
     stores = Stores.on(client, clock, 6.0, random.Random(1))
     deferred(stores.prepare())
     client.lose_connection()
-    stores.tell_log_dir_failure(3, clock)
+    stores.tell_log_dir_event(3, clock)
     clock.advance(5)
     client.reconnect()
     clock.advance(2)

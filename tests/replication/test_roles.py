@@ -10,7 +10,7 @@ import pytest
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsr, StopPartition
 from kafkalite.cluster.model import PartitionAssignment, PartitionState
-from kafkalite.common.errors import ErrorCode
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
@@ -220,6 +220,44 @@ def test_a_failed_directory_takes_its_partitions_offline(cluster: SimCluster) ->
     assert [r.error for r in cluster[1].consume()] == [ErrorCode.KAFKA_STORAGE_ERROR]
     newer = cluster.states[TP].with_(leader_epoch=9)
     assert request(cluster, newer).partitions == ((TP, ErrorCode.KAFKA_STORAGE_ERROR),)
+
+
+def test_replicas_that_a_full_directory_refused_are_asked_for_until_it_has_room(
+    cluster: SimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    new = cluster.states[TP].with_(topic="new", topic_id=OTHER_ID, leader=2)
+
+    def refuse(*_: Any) -> None:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No space left on device")
+
+    def ask() -> None:
+        asked.append(cluster.clock.monotonic() - start)
+        deferred(cluster[1].manager.become_leader_or_follower(LeaderAndIsr(0, 1, cluster.epoch(1), (new,), ())))
+
+    cluster[1].manager.on_refused = ask
+    start = cluster.clock.monotonic()
+    with monkeypatch.context() as full:
+        full.setattr(cluster[1].logs, "get_or_create", refuse)
+        assert request(cluster, new).partitions == ((new.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR),)
+        cluster.run(8)
+    assert asked == pytest.approx([1, 3, 7], abs=0.1), "later and later"
+    assert new.topic_partition not in cluster[1].manager.partitions
+    cluster.run(8)
+    assert len(asked) == 4
+    assert cluster[1].manager.partitions[new.topic_partition].role is Role.FOLLOWER
+    cluster.run(60)
+    assert len(asked) == 4, "nothing is refused any more"
+
+
+def test_replicas_of_a_directory_that_failed_are_not_asked_for(cluster: SimCluster) -> None:
+    asked: list[bool] = []
+    cluster[1].manager.on_refused = lambda: asked.append(True)
+    cluster[1].logs.handle_failure(str(cluster[1].logs.path))
+    newer = cluster.states[TP].with_(leader_epoch=9)
+    assert request(cluster, newer).partitions == ((TP, ErrorCode.KAFKA_STORAGE_ERROR),)
+    cluster.run(120)
+    assert not asked, "only a restart brings them back"
 
 
 def test_shutdown_stops_fetching_and_checkpoints(cluster: SimCluster) -> None:

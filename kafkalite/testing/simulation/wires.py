@@ -119,7 +119,8 @@ class Network:
     def heal(self) -> None:
         """Release every way; delays and windows become the usual ones."""
         self._isolated.clear()
-        for (a, b), way in self._ways.items():
+        # What arrives late may be answered on a way that was never used before.
+        for (a, b), way in list(self._ways.items()):
             if way.held:
                 self.release(a, b, one_way=True)
             way.delay, way.window = self.delay, WINDOW

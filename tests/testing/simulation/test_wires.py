@@ -228,6 +228,16 @@ def test_one_way_may_be_held_alone(net: Net) -> None:
     assert read(far) == b"request"
 
 
+def test_healing_lets_arrive_what_is_answered_on_a_new_way(net: Net) -> None:
+    arrived: list[str] = []
+    net.network.hold("a", "b", one_way=True)
+    net.network.travel("a", "b", lambda: net.network.travel("b", "c", lambda: arrived.append("c")))
+    net.pass_time()
+    net.network.heal()
+    net.pass_time()
+    assert arrived == ["c"]
+
+
 def test_an_isolated_machine_reaches_no_host_not_even_a_new_one(net: Net) -> None:
     near, far = net.pair()
     net.network.isolate("b")

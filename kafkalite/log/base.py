@@ -51,6 +51,7 @@ class LogBase:
     __slots__ = (
         "_broken",
         "_cuts",
+        "_cuts_synced",
         "_folder",
         "_folder_synced",
         "_hot_from",
@@ -98,6 +99,7 @@ class LogBase:
         self.last_flush_ms = services.clock.time_ms()
         self._broken = False
         self._cuts = 0
+        self._cuts_synced = 0
         self._folder_synced = False
         self._tail: dict[int, int] = {}
         self._older_tail: dict[int, int] = {}
@@ -270,7 +272,11 @@ class LogBase:
         ``None`` when it is there. The work may run in another thread; hand it to :meth:`flushed` and ask again.
         """
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
-        done = end <= self.recovery_point and not (up_to is None and self.producer_state.unsynced)
+        done = end <= self.recovery_point
+        if up_to is None:
+            # A log that was cut to the start of its last segment has nothing above its recovery point, and yet lost
+            # power could bring the old end back.
+            done = done and not self.producer_state.unsynced and self._cuts == self._cuts_synced
         if done or self._broken:
             return None
         return self._guard_soft(self._gather_flush, max(end, self.recovery_point))
@@ -302,6 +308,7 @@ class LogBase:
         if self._cuts == work.cuts:
             self.recovery_point = max(self.recovery_point, min(work.end, self.log_end_offset))
             self.producer_state.unsynced.difference_update(work.snapshots)
+            self._cuts_synced = work.cuts
         self.epochs.synced = work.epoch_changes
         self._folder_synced = True
         self.last_flush_ms = self._services.clock.time_ms()

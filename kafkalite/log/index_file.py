@@ -22,7 +22,7 @@ _CHUNK = 512
 class IndexFile(OffsetFile):
     """A sorted file of fixed-size entries. Subclasses give ``ENTRY`` and say what an entry means."""
 
-    __slots__ = ("_pending", "_stored", "max_entries")
+    __slots__ = ("_pending", "_stored", "_was_cut", "max_entries")
 
     ENTRY: struct.Struct = struct.Struct(">ii")
 
@@ -31,6 +31,7 @@ class IndexFile(OffsetFile):
         self.max_entries = max(1, max_bytes // self.ENTRY.size)
         self._pending = bytearray()
         self._stored = -1 if exists else 0
+        self._was_cut = False
 
     def __len__(self) -> int:
         return self._count() + len(self._pending) // self.ENTRY.size
@@ -44,6 +45,15 @@ class IndexFile(OffsetFile):
     def is_full(self) -> bool:
         """Whether no entry fits any more."""
         return len(self) >= self.max_entries
+
+    @property
+    def needs_sync(self) -> bool:
+        """Whether a flush has to force the file to the disk.
+
+        An index that is lost is written anew, so an empty one is not worth a trip to the disk; but where entries were
+        cut, lost power would bring them back.
+        """
+        return self.exists and (self._was_cut or len(self) > 0)
 
     def sane(self) -> bool:
         """Whether the file is a whole number of entries and its last one is not below the base offset."""
@@ -126,6 +136,7 @@ class IndexFile(OffsetFile):
             return
         self._pending.clear()
         if self.exists:
+            self._was_cut = True
             self.folder.fs.truncate(self.opened().fd, entries * size)
         self._stored = entries
 
@@ -133,6 +144,7 @@ class IndexFile(OffsetFile):
         """Empty the index, on the disk too."""
         self._pending.clear()
         if self.exists:
+            self._was_cut = True
             self.folder.fs.truncate(self.opened().fd, 0)
         self._stored = 0
 

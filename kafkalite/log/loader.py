@@ -58,6 +58,8 @@ class LogLoader:
         self._folder = Folder(path, services.fs, services.pool)
         self._segments = Segments()
         self._epochs = LeaderEpochCache(self._folder)
+        self._shortened: int | None = None
+        """Base offset of the segment from which :meth:`load` has cut what was not a whole batch."""
         self.lost_batches = False
         """Whether :meth:`load` met less than a killed process leaves: all it cuts then is the last batch, half-written
         and not acknowledged."""
@@ -106,6 +108,9 @@ class LogLoader:
         start = max(log_start_offset, self._segments[0].base_offset)
         # Only a flush may raise it: what recovery has read may have come from the page cache, not from the disk.
         recovery_point = min(max(recovery_point, start) if clean_shutdown else recovery_point, end)
+        if self._shortened is not None:
+            # That its file is shorter has to be flushed, too: lost power could bring back what was cut.
+            recovery_point = min(recovery_point, self._shortened)
         self._epochs.truncate_from_end(end)
         self._epochs.truncate_from_start(start)
         producers.remove_stray_snapshots(self._segments.bases)
@@ -254,6 +259,7 @@ class LogLoader:
             if gone.size:
                 log.warning("%s: %d bytes that were not whole batches were cut", segment.path, gone.size)
                 cut = True
+                self._shortened = segment.base_offset
                 if clean_shutdown or following is not None or not gone.unfinished:
                     self.lost_batches = True
             elif following is not None:

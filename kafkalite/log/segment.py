@@ -320,8 +320,7 @@ class Segment(OffsetFile):
         """Write the indexes out and return the open files that have to be forced to the disk."""
         self.write_indexes()
         files: list[OffsetFile] = [self] if self.exists else []
-        # An index that is lost is written anew; an empty one is not worth a trip to the disk.
-        files.extend(index for index in (self.index, self.time_index) if index.exists and len(index))
+        files.extend(index for index in (self.index, self.time_index) if index.needs_sync)
         if self.txn_index is not None:
             files.append(self.txn_index)
         return [file.opened() for file in files]

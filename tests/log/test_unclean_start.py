@@ -197,7 +197,9 @@ def test_recovery_that_cuts_below_the_recovery_point_lowers_it_on_the_disk(direc
     path = log.segments.active.path
     os.truncate(path, os.path.getsize(path) - 1)
     again = directory.killed()
-    assert directory.on_disk(RECOVERY_POINT) == again.recovery_point == again.log_end_offset == 3
+    # At the start of the segment that became shorter: only a flush keeps lost power from bringing its old end back.
+    assert directory.on_disk(RECOVERY_POINT) == again.recovery_point == again.segments.active.base_offset == 2
+    assert again.log_end_offset == 3
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])

@@ -77,8 +77,16 @@ BUGS: Final = (
         "        if epoch < 0 or (self.latest_epoch is not None and epoch <= self.latest_epoch):\n            return\n"
         "        start = self._doubtful",
         "        if epoch < 0:\n            return\n        start = self._doubtful",
-        "recovery leaves the start of an epoch that began below it",
-        "kill -9, two elections",
+        "two lines: recovery leaves the start of an epoch that began below it, and the cache takes no later start",
+        "kill -9 after elections",
+        (
+            Edit(
+                "log/leader_epoch_cache.py",
+                "        if self._epochs and epoch == self._epochs[-1] and start >= self._starts[-1]:\n"
+                "            return False\n",
+                "",
+            ),
+        ),
     ),
     PlantedBug(
         "truncation-keeps-epochs",

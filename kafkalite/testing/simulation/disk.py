@@ -144,6 +144,28 @@ class SimDisk:
                     raise OSError(errno.EIO, os.strerror(errno.EIO))
                 self._broken[kind] = left - 1
 
+    # -- what lost power may change
+
+    def unsynced_from(self, path: str) -> int | None:
+        """The lowest position at which the file at ``path`` was written or cut since its last fsync; ``None``: nowhere.
+
+        Also ``None`` where an fsync has failed: no process can know what of that file is on the disk.
+        """
+        file = self.file(path)
+        return None if file.doomed else min((write.position for write in file.unsynced), default=None)
+
+    def may_be_there(self, path: str) -> bool:
+        """Whether there is a file of that name, or lost power may bring one back."""
+        parent, name = os.path.split(path)
+        folder = self.folder(parent)
+        undone = (node is not None and name == old for change in folder.unsynced for old, node in change)
+        return name in folder.entries or any(undone)
+
+    def name_may_go(self, path: str) -> bool:
+        """Whether the file was made since the last sync of its folder, so that lost power may take its name."""
+        parent, name = os.path.split(path)
+        return ((name, None),) in self.folder(parent).unsynced
+
     # -- names
 
     def folder(self, path: str) -> _Folder:

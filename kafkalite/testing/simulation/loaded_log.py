@@ -5,25 +5,30 @@ Answers to: nothing in Kafka. Deterministic.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from kafkalite.log.config import LogConfig
 from kafkalite.log.files import Folder
+from kafkalite.log.flushing import FlushWork
 from kafkalite.log.fs import FilePool, FileSystem
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.producer_entry import ProducerEntry
 from kafkalite.log.producer_state import ProducerStateManager
+from kafkalite.log.segment import Segment
 from kafkalite.log.services import LogServices
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, read_any_header
+from kafkalite.testing.simulation.durability import Durability
 
 
 def check_loaded_log(log: Log) -> list[str]:
-    """What is wrong with ``log``, which a start has just loaded, or which nobody appends to.
+    """What is wrong with ``log``, to which nothing is being appended.
 
-    Every batch is whole, intact and at its place; leader epochs, producers and aborted transactions are those of the
-    batches; the recovery point is not above the end. Holes are allowed only in logs that were compacted.
+    Every batch is whole, intact and at its place, and nothing follows the last one; indexes, leader epochs, producers
+    and aborted transactions are those of the batches; the recovery point is not above the end. Holes are allowed only
+    in logs that were compacted.
     """
     faults: list[str] = []
     batches = [(header, data) for header, data in _batches(log, faults)]
@@ -32,6 +37,8 @@ def check_loaded_log(log: Log) -> list[str]:
         faults.append(f"the recovery point {log.recovery_point} is above the end {log.log_end_offset}")
     if headers and not log.config.compacted and headers[-1].next_offset != log.log_end_offset:
         faults.append(f"the last batch ends at {headers[-1].next_offset}, the log at {log.log_end_offset}")
+    for segment in log.segments:
+        faults += _segment_faults(segment)
     faults += _epoch_faults(log, headers)
     faults += _producer_faults(log, batches)
     if not log.config.compacted:
@@ -39,23 +46,51 @@ def check_loaded_log(log: Log) -> list[str]:
     return [f"{log.dir}: {fault}" for fault in faults]
 
 
-@contextmanager
-def checked_loads(tell: Callable[[str], object]) -> Iterator[None]:
-    """Within, every log that a start loads is checked; ``tell`` is called with each fault."""
-    load = LogDir.load
+def check_cut_log(log: Log) -> list[str]:
+    """What is wrong with ``log``, which was truncated right now: it knows of nothing that it no longer has."""
+    faults = check_loaded_log(log)
+    end = log.log_end_offset
+    left = [(epoch, start) for epoch, start in log.epochs.entries if start >= end]
+    if left:
+        faults.append(f"{log.dir}: was cut to {end}, and its leader epochs still have {left}")
+    return faults
 
-    def checked(self: LogDir, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
+
+@contextmanager
+def checked_logs(tell: Callable[[str], object], durability: Durability) -> Iterator[None]:
+    """Within, every log that is loaded, truncated or flushed is checked; ``tell`` is called with each fault."""
+    load, truncate_to, flushed = LogDir.load, Log.truncate_to, Log.flushed
+
+    def checked_load(self: LogDir, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
         logs = load(self, config_of, services)
+        durability.began(self)
         for loaded in logs:
+            durability.recovery_point_set(loaded)
             for fault in check_loaded_log(loaded):
-                tell(fault)
+                tell(f"loaded: {fault}")
         return logs
 
-    LogDir.load = checked  # type: ignore[method-assign]
+    def checked_truncation(self: Log, offset: int) -> bool:
+        was_cut = truncate_to(self, offset)
+        if was_cut:
+            durability.truncated(self)
+            for fault in check_cut_log(self):
+                tell(f"truncated: {fault}")
+        return was_cut
+
+    def checked_flush(self: Log, work: FlushWork) -> None:
+        flushed(self, work)
+        durability.recovery_point_set(self)
+
+    LogDir.load = checked_load  # type: ignore[method-assign]
+    Log.truncate_to = checked_truncation  # type: ignore[method-assign]
+    Log.flushed = checked_flush  # type: ignore[method-assign]
     try:
         yield
     finally:
         LogDir.load = load  # type: ignore[method-assign]
+        Log.truncate_to = truncate_to  # type: ignore[method-assign]
+        Log.flushed = flushed  # type: ignore[method-assign]
 
 
 def _batches(log: Log, faults: list[str]) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -82,6 +117,27 @@ def _batches(log: Log, faults: list[str]) -> Iterator[tuple[BatchHeader, memoryv
             end = header.next_offset
             yield header, data[position : position + header.size]
             position += header.size
+
+
+def _segment_faults(segment: Segment) -> Iterator[str]:
+    """Nothing follows the last batch, and the indexes point at batches."""
+    try:
+        size = os.path.getsize(segment.path)
+    except FileNotFoundError:
+        size = 0
+    if size != segment.size:
+        yield f"segment {segment.base_offset} has {segment.size} bytes, its file {size}"
+    try:
+        lasts = {position: header.last_offset for position, header in segment.headers()}
+    except CorruptRecordError:
+        return  # the look at its batches has told it
+    for entry in map(segment.index.entry, range(len(segment.index))):
+        if lasts.get(entry[1]) != entry[0]:
+            yield f"segment {segment.base_offset}: its index has {entry}, where no batch ends with that offset"
+    end = max(lasts.values(), default=segment.base_offset)
+    for timestamp, offset in map(segment.time_index.entry, range(len(segment.time_index))):
+        if offset > end:
+            yield f"segment {segment.base_offset} ends at {end}, its time index has {timestamp} at {offset}"
 
 
 def _epoch_faults(log: Log, headers: list[BatchHeader]) -> Iterator[str]:

@@ -31,6 +31,8 @@ from kafkalite.testing.simulation.clients.producer import Producer, ProducerSett
 from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
 from kafkalite.testing.simulation.cluster import SimCluster
 from kafkalite.testing.simulation.convergence import differences, entries
+from kafkalite.testing.simulation.disk import SimDisk
+from kafkalite.testing.simulation.durability import Durability
 from kafkalite.testing.simulation.injector import FaultInjector
 from kafkalite.testing.simulation.invariants import (
     GENERATION_PATH,
@@ -40,7 +42,7 @@ from kafkalite.testing.simulation.invariants import (
     znode_change,
 )
 from kafkalite.testing.simulation.keepers import Keepers
-from kafkalite.testing.simulation.loaded_log import check_loaded_log, checked_loads
+from kafkalite.testing.simulation.loaded_log import check_loaded_log, checked_logs
 from kafkalite.testing.simulation.plan import ACTIVE, HEALING, ClientStep, Plan, Step
 from kafkalite.testing.simulation.scenarios import SCENARIOS
 from kafkalite.testing.simulation.topology import Topology
@@ -75,8 +77,13 @@ def run_history(plan: Plan, trace: Callable[[float, str, str], None] | None = No
     """Run the history of ``plan``; ``story`` keeps what happened as lines to read."""
     with World(plan.seed, trace) as world, SimCluster(world, plan.brokers, plan.settings) as cluster:
         history = _History(plan, world, cluster)
-        with checked_loads(history.loaded_with):
+        tell = history.log_is_wrong
+        with checked_logs(tell, Durability(_disks(cluster), tell)):
             return history.run(story)
+
+
+def _disks(cluster: SimCluster) -> dict[str, SimDisk]:
+    return {broker.texts["log.dirs"]: broker.disk for broker in cluster.brokers.values()}
 
 
 class _History:
@@ -92,10 +99,10 @@ class _History:
         self._clients: list[Client] = []
         self._working: dict[str, None] = {}
 
-    def loaded_with(self, fault: str) -> None:
-        """A log that a start loaded is not what its batches say."""
+    def log_is_wrong(self, fault: str) -> None:
+        """A log is not what its batches say, or says of its disk what is not so."""
         if not self._injector.reads_wrong_bits:
-            self._violations.append(f"loaded: {fault}")
+            self._violations.append(fault)
 
     def run(self, story: bool) -> Outcome:
         world = self._world

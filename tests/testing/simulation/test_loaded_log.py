@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.log.log import Log
 from kafkalite.log.producer_entry import BatchMetadata
-from kafkalite.testing.simulation.loaded_log import check_loaded_log
+from kafkalite.testing.simulation.loaded_log import check_cut_log, check_loaded_log
 from tests.log.cleaner_support import clean
 from tests.log.support import NOW, LogHouse, batch, fill, marker
 
@@ -76,3 +76,36 @@ def test_a_producer_that_no_compacted_batch_explains(tmp_path: Path, offset: int
     assert check_loaded_log(log) == [
         f"{log.dir}: producer 1 has (epoch, sequence, transaction) (0, {sequence}, -1), its batches say (0, 1, -1)"
     ]
+
+
+def test_indexes_point_at_batches(tmp_path: Path) -> None:
+    log = LogHouse(str(tmp_path), index_interval_bytes=0).create()
+    fill(log, [batch(2), batch(2), batch(2)])
+    assert check_loaded_log(log) == []
+    segment = log.segments.active
+    position = segment.index.entry(1)[1]
+    segment.index.append(9, position)
+    segment.time_index.maybe_append(NOW + 1, 9)
+    assert check_loaded_log(log) == [
+        f"{log.dir}: segment 0: its index has (9, {position}), where no batch ends with that offset",
+        f"{log.dir}: segment 0 ends at 5, its time index has {NOW + 1} at 9",
+    ]
+
+
+def test_nothing_follows_the_last_batch(tmp_path: Path) -> None:
+    log = LogHouse(str(tmp_path)).create()
+    fill(log, [batch(2)])
+    size = log.segments.active.size
+    os.truncate(log.segments.active.path, size + 7)
+    assert check_loaded_log(log) == [f"{log.dir}: segment 0 has {size} bytes, its file {size + 7}"]
+
+
+def test_a_cut_log_knows_no_epoch_that_was_cut(tmp_path: Path) -> None:
+    log = LogHouse(str(tmp_path)).create()
+    fill(log, [batch(2), batch(2)])
+    log.assign_epoch_start(4, 4)
+    assert check_loaded_log(log) == [], "a leader may have appended nothing yet"
+    log.truncate_to(2)
+    assert check_cut_log(log) == []
+    log.epochs.assign(4, 2)
+    assert check_cut_log(log) == [f"{log.dir}: was cut to 2, and its leader epochs still have [(4, 2)]"]

@@ -6,7 +6,8 @@ import pytest
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.cluster import SimCluster, Status
-from kafkalite.testing.simulation.loaded_log import checked_loads
+from kafkalite.testing.simulation.durability import Durability
+from kafkalite.testing.simulation.loaded_log import checked_logs
 from kafkalite.testing.simulation.world import World
 from tests.testing.simulation.slice import TOPIC, Workload, run_slice
 
@@ -32,7 +33,7 @@ def one_after_the_other(cluster: SimCluster, workload: Workload) -> None:
 @pytest.mark.parametrize("seed", range(4))
 def test_machines_lose_power_one_after_the_other(seed: int) -> None:
     faults: list[str] = []
-    with checked_loads(faults.append):
+    with checked_logs(faults.append, Durability({}, faults.append)):
         outcome = run_slice(seed, one_after_the_other)
     story = "\n".join(outcome.lines)
     assert not outcome.breaches, f"{outcome.breaches}\n{story}"

@@ -1,0 +1,71 @@
+"""What a log says of the disk is held against what its disk has synced.
+
+Answers to: nothing in Kafka. Deterministic: it looks at logs and disks and changes nothing.
+
+A recovery point promises that a start need not look at what lies below it. The promise is broken long before lost power
+shows it, so it is checked whenever the recovery point or the log's end was set.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+from kafkalite.log.checkpoints import RECOVERY_POINT, CheckpointError, decode_offsets
+from kafkalite.log.log import Log
+from kafkalite.log.log_dir import LogDir
+from kafkalite.log.marks import CLEAN_SHUTDOWN_FILE
+from kafkalite.log.segment import Segment
+from kafkalite.record.batch import iter_headers
+from kafkalite.testing.simulation.disk import SimDisk
+
+
+class Durability:
+    """Rules for the logs on ``disks``, which are given by log directory; ``tell`` is called with each breach."""
+
+    def __init__(self, disks: Mapping[str, SimDisk], tell: Callable[[str], object]) -> None:
+        self._disks = disks
+        self._tell = tell
+
+    def began(self, directory: LogDir) -> None:
+        """A process has loaded the logs of ``directory`` and is going to write there."""
+        disk = self._disks.get(directory.path)
+        if disk is not None and disk.may_be_there(f"{directory.path}/{CLEAN_SHUTDOWN_FILE}"):
+            self._tell(f"{directory.path}: a process works here, and the mark of a clean shutdown may be on the disk")
+
+    def recovery_point_set(self, log: Log) -> None:
+        """The recovery point of ``log`` may have risen: everything below it is on the disk."""
+        disk = self._disks.get(log.log_dir)
+        if disk is None:
+            return
+        point = log.recovery_point
+        for segment in log.segments:
+            if segment.base_offset >= point or not os.path.exists(segment.path):
+                continue
+            position = disk.unsynced_from(segment.path)
+            synced = None if position is None else _offset_at(segment, position)
+            if synced is not None and synced < point:
+                self._tell(f"{log.dir}: the recovery point is {point}, but only what is below {synced} was synced")
+            elif disk.name_may_go(segment.path):
+                self._tell(f"{log.dir}: the recovery point is {point}, but the name of {segment.path} was not synced")
+
+    def truncated(self, log: Log) -> None:
+        """``log`` was cut: what is appended from now on is not taken for synced by the next start."""
+        try:
+            with open(f"{log.log_dir}/{RECOVERY_POINT}", "rb") as file:
+                point = decode_offsets(file.read()).get(log.topic_partition, 0)
+        except (FileNotFoundError, CheckpointError):
+            return
+        if log.log_dir in self._disks and point > log.recovery_point:
+            self._tell(f"{log.dir}: was cut to {log.log_end_offset}, and its recovery point on the disk is {point}")
+
+
+def _offset_at(segment: Segment, position: int) -> int:
+    """The offset that follows the last batch which ends at or before ``position``."""
+    offset = segment.base_offset
+    if position:
+        for at, header in iter_headers(memoryview(segment.read(0, segment.size))):
+            if at + header.size > position:
+                break
+            offset = header.next_offset
+    return offset

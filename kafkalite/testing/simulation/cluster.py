@@ -177,7 +177,7 @@ class SimBroker:
             sockets=sockets,
             zk=zk,
             fs=files,
-            executor=SimExecutor(life),
+            executor=SimExecutor(life, lambda: self.disk.slowness),
             guardian=guardian,
             watchdog=watchdog,
             cleaners=SimCleaners(life, files),

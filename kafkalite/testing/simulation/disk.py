@@ -23,6 +23,8 @@ _BLOCKS = (512, 4096)
 """Sizes of what a disk writes as one."""
 _TORN = 0.4
 """How often the first write that is lost leaves some of its blocks."""
+_TORN_INSIDE = 0.5
+"""How often such a write has its whole length, with zeros in place of the blocks that are lost."""
 _ZEROS = 0.2
 """How often a file is as long as later writes made it, with zeros in place of what they wrote."""
 _EXTREME = 0.3
@@ -75,6 +77,8 @@ class SimDisk:
         self.locked: dict[str, None] = {}
         self.room: int | None = None
         """Bytes that still fit; ``None``: any number."""
+        self.slowness = 0.0
+        """Virtual seconds that work in other threads may take longer."""
         self._folders: dict[str, _Folder] = {}
         self._roots: dict[str, _Folder] = {}
         self._broken: dict[str, int] = {}
@@ -294,6 +298,8 @@ def _settle_file(file: _File, rng: random.Random) -> None:
             end = (first.position + rng.randrange(len(data))) // block * block
             if end > first.position and first.position <= len(content):
                 content[first.position : end] = data[: end - first.position]
+                if rng.random() < _TORN_INSIDE:
+                    content.extend(bytes(max(0, first.position + len(data) - len(content))))
         size = rng.choice(sizes[kept:])
         if size > len(content) and rng.random() < _ZEROS:
             content.extend(bytes(size - len(content)))

@@ -31,10 +31,14 @@ GUARDED = (0.005, 0.02)
 
 
 class SimExecutor:
-    """A :class:`kafkalite.broker.edges.WorkPool`: work is done at one moment, and its outcome known at a later one."""
+    """A :class:`kafkalite.broker.edges.WorkPool`: work is done at one moment, and its outcome known at a later one.
 
-    def __init__(self, life: Life) -> None:
+    ``slowness``: virtual seconds by which the outcome may come later, because the disk is slow.
+    """
+
+    def __init__(self, life: Life, slowness: Callable[[], float] = lambda: 0.0) -> None:
         self._life = life
+        self._slowness = slowness
         self._rng = life.world.rng(f"threads {life.name}")
 
     def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
@@ -44,12 +48,14 @@ class SimExecutor:
         return future
 
     def _work(self, future: Future[T], call: Callable[..., T], args: tuple[Any, ...]) -> None:
+        slowness = self._slowness()
+        back = self._rng.uniform(*_BACK) + (self._rng.uniform(0, slowness) if slowness else 0)
         try:
             result = call(*args)
         except Exception as error:
-            self._life.call_later(self._rng.uniform(*_BACK), future.errback, error)
+            self._life.call_later(back, future.errback, error)
         else:
-            self._life.call_later(self._rng.uniform(*_BACK), future.callback, result)
+            self._life.call_later(back, future.callback, result)
 
     def resize(self, size: int) -> None:
         """Any number of threads."""

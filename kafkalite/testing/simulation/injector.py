@@ -20,7 +20,7 @@ from kafkalite.log.log import Log
 from kafkalite.record.batch import HEADER_SIZE, CorruptRecordError, check_crc, iter_headers, read_any_header
 from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import Role
-from kafkalite.testing.simulation.cluster import SimBroker, SimCluster
+from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
 from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.wires import WINDOW
@@ -162,14 +162,16 @@ class _FlippedBit:
 class FaultInjector:
     """What a scenario may look at and do. Methods are harmless where another scenario was faster.
 
-    ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power, ``tolerated`` which
-    errors of clients the faults explain. :meth:`heal` undoes all that lasts.
+    ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power, ``shortened`` the
+    brokers that lost power while they served and have not registered since, ``tolerated`` which errors of clients the
+    faults explain. :meth:`heal` undoes all that lasts.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
         self.count = 0
         self.power_losses: dict[int, int] = {}
         self.tolerated: set[ErrorCode] = set()
+        self.shortened: set[int] = set()
         self.healed = False
         self._cluster = cluster
         self._world = cluster.world
@@ -284,6 +286,8 @@ class FaultInjector:
         self.count += 1
         self._losses.spend(broker)
         self.power_losses[broker] = self.power_losses.get(broker, 0) + 1
+        if machine.status is Status.SERVING:
+            self.shortened.add(broker)
         machine.lose_power()
         return True
 
@@ -445,6 +449,10 @@ class FaultInjector:
         registered = None if machine.zk is None else self._topology.registration(broker, machine.zk.session)
         return machine.is_alive and registered is not None
 
+    def is_cut_off(self, broker: int) -> bool:
+        """Whether a fault stands between its process and ZooKeeper."""
+        return broker in self._cut or broker in self._slowed
+
     def expire_session(self, broker: int) -> None:
         """ZooKeeper ends the broker's session."""
         machine = self._cluster.brokers[broker]
@@ -501,6 +509,12 @@ class FaultInjector:
             self._losses.begin_disk_failure(broker)
             self._world.note(f"disk fails to {kind}", self._host(broker))
             self._cluster.brokers[broker].disk.break_io(kind, after)
+
+    def slow_disk(self, broker: int, seconds: float) -> None:
+        """What other threads do with the broker's disk takes up to ``seconds`` longer; 0: no longer."""
+        if not self.healed or not seconds:
+            self.count += bool(seconds)
+            self._cluster.brokers[broker].disk.slowness = seconds
 
     def mend_disk(self, broker: int) -> None:
         """Undo :meth:`break_disk`."""
@@ -572,6 +586,7 @@ class FaultInjector:
         for broker, machine in cluster.brokers.items():
             self.mend_bits(broker)
             machine.disk.free()
+            machine.disk.slowness = 0.0
             machine.disk.mend_io()
             if self._lost_a_directory(machine):
                 machine.kill()

@@ -16,13 +16,14 @@ from typing import Final, NamedTuple
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.zk.port import Create, Delete, SetData, ZnodeStat
-from kafkalite.zk.znodes import controller, producer_ids, topics, transactions
+from kafkalite.zk.znodes import brokers, controller, producer_ids, topics, transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.groups import decode_generation
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 _STATE: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)/state$")
 _TOPIC: Final = re.compile(r"^/brokers/topics/([^/]+)$")
+_BROKER: Final = re.compile(r"^/brokers/ids/(\d+)$")
 _TRANSACTION: Final = re.compile(r"^/transactions/\d+/ids/([^/]+)$")
 GENERATION_PATH: Final = re.compile(r"^/consumers/([^/]+)/generation$")
 _CLAIM: Final = "/coordinator"
@@ -64,9 +65,13 @@ class _Led(NamedTuple):
 
 
 class ZnodeInvariants:
-    """Remembers what the rules need of the tree; :meth:`committed` takes one transaction and returns what it broke."""
+    """Remembers what the rules need of the tree; :meth:`committed` takes one transaction and returns what it broke.
 
-    def __init__(self) -> None:
+    ``shortened``: the brokers that have lost power since they registered; one that registers is taken out.
+    """
+
+    def __init__(self, shortened: set[int] | None = None) -> None:
+        self._shortened = set() if shortened is None else shortened
         self._assignments: dict[str, TopicAssignment] = {}
         self._states: dict[str, _Led] = {}
         self._in_sync: dict[TopicPartition, tuple[int, ...]] = {}
@@ -79,6 +84,7 @@ class ZnodeInvariants:
             (_STATE, self._state),
             (_TRANSACTION, self._transaction),
             (GENERATION_PATH, self._generation),
+            (_BROKER, self._broker),
         )
 
     def committed(self, zxid: int, changes: Iterable[ZnodeChange]) -> list[str]:
@@ -111,6 +117,17 @@ class ZnodeInvariants:
                 match = pattern.match(path)
                 if match is not None:
                     take(match, change)
+
+    def _broker(self, match: re.Match[str], change: ZnodeChange) -> None:
+        number = int(match[1])
+        if change.kind is Kind.DELETED or number not in self._shortened:
+            return
+        self._shortened.discard(number)
+        before = brokers.decode_broker(number, change.data, _UNKNOWN_EPOCH).unclean_start_epoch
+        if before != _UNKNOWN_EPOCH:
+            self._found.append(
+                f"broker {number} lost power and registered with its unclean start epoch of before, {before}"
+            )
 
     def _claims(self, path: str, epoch_path: str, paths: set[str]) -> None:
         if epoch_path not in paths:
@@ -224,4 +241,5 @@ class ZnodeInvariants:
         self._producers[path] = producer
 
 
+_UNKNOWN_EPOCH: Final = -1
 _NO_STAT: Final = ZnodeStat(0, 0, 0)

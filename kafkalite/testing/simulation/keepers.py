@@ -1,10 +1,11 @@
-"""Who has to keep what was acknowledged, looked at while a history runs.
+"""Which replicas have to keep what was acknowledged, looked at while a history runs.
 
 Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
 
-A record that is acknowledged with acks=all is on every member of the ISR, and on whoever leads: so by Kafka's own rules
-for the high watermark, for joining an ISR, and for elections. The end of a history shows a breach only where the wrong
-replica is elected afterwards; here it shows at once.
+A record that is acknowledged with acks=all, or that lies below the leader's high watermark, is in the logs of the
+leader and of every member of the ISR: so by Kafka's own rules for the high watermark, for joining an ISR, and for
+elections. The end of a history shows a breach only where the wrong replica is elected afterwards; here it shows at
+once.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kafkalite.testing.simulation.cluster import SimCluster
 
 
 class Keepers:
-    """The last acknowledged offset of each partition, held against the logs of its leader and of its ISR.
+    """The last acknowledged offset of each partition, and its high watermark, held against the logs of its ISR.
 
     ``power_losses``: how often each machine has lost power. A member whose machine did is not blamed until it has left
     the ISR, because the controller can only learn of it later; nor is it allowed to lead meanwhile. ``tell`` is called
@@ -52,9 +53,33 @@ class Keepers:
         self.look()
 
     def look(self) -> None:
-        """Hold every partition against the rule."""
+        """Hold every partition against the rules."""
         for tp in self._last:
             self._look_at(tp)
+        for tp, state in self._states.items():
+            self._look_at_high_watermark(tp, state)
+
+    def _look_at_high_watermark(self, tp: TopicPartition, state: PartitionState) -> None:
+        machine = self._cluster.brokers.get(state.leader)
+        leader = machine.last_partition(tp) if machine is not None and machine.is_alive else None
+        if leader is None or leader.log is None or leader.role is not Role.LEADER:
+            return
+        if leader.leader_epoch != state.leader_epoch or leader.state.topic_id != state.topic_id:
+            return
+        high = leader.log.high_watermark
+        for broker in state.isr:
+            machine = self._cluster.brokers[broker]
+            member = machine.last_partition(tp) if machine.is_alive else None
+            if member is None or member.log is None or member.state.topic_id != state.topic_id:
+                continue
+            if member.log.log_end_offset < high and self._is_blamed(tp, broker):
+                self._tell(
+                    f"{tp}: the high watermark of the leader {state.leader} is {high}, but the log of {broker} of "
+                    f"the ISR {list(state.isr)} ends at {member.log.log_end_offset}"
+                )
+
+    def _is_blamed(self, tp: TopicPartition, broker: int) -> bool:
+        return self._power_losses.get(broker, 0) <= self._outside.get((tp, broker), 0)
 
     def _look_at(self, tp: TopicPartition) -> None:
         state = self._states.get(tp)
@@ -65,7 +90,7 @@ class Keepers:
             if partition is None or partition.log is None or partition.log.log_end_offset > self._last[tp]:
                 continue
             leads = partition.role is Role.LEADER and partition.leader_epoch == state.leader_epoch
-            if leads or self._power_losses.get(broker, 0) <= self._outside.get((tp, broker), 0):
+            if leads or self._is_blamed(tp, broker):
                 who = f"the leader {broker}" if leads else f"{broker} of the ISR {list(state.isr)}"
                 self._tell(
                     f"{tp}: acknowledged up to offset {self._last[tp]}, but the log of {who} ends at "

@@ -29,7 +29,7 @@ from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
-from kafkalite.testing.simulation.cluster import SimCluster
+from kafkalite.testing.simulation.cluster import SETTINGS, SimCluster
 from kafkalite.testing.simulation.convergence import differences, entries
 from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.durability import Durability
@@ -42,6 +42,8 @@ from kafkalite.testing.simulation.invariants import (
     znode_change,
 )
 from kafkalite.testing.simulation.keepers import Keepers
+from kafkalite.testing.simulation.laggards import Laggards
+from kafkalite.testing.simulation.leader_epochs import checked_leader_epochs
 from kafkalite.testing.simulation.loaded_log import check_loaded_log, checked_logs
 from kafkalite.testing.simulation.plan import ACTIVE, HEALING, ClientStep, Plan, Step
 from kafkalite.testing.simulation.scenarios import SCENARIOS
@@ -53,6 +55,8 @@ from kafkalite.zk.port import Check
 
 _WORK_ON = 3.0
 """Virtual seconds for which the clients go on after everything was healed."""
+_LOOK = 0.1
+"""Virtual seconds between two looks at all replicas."""
 _PROBE = "probe"
 """The producer that shows, after the healing, that every partition takes records."""
 
@@ -78,7 +82,8 @@ def run_history(plan: Plan, trace: Callable[[float, str, str], None] | None = No
     with World(plan.seed, trace) as world, SimCluster(world, plan.brokers, plan.settings) as cluster:
         history = _History(plan, world, cluster)
         tell = history.log_is_wrong
-        with checked_logs(tell, Durability(_disks(cluster), tell)):
+        durability = Durability(_disks(cluster), tell)
+        with checked_logs(tell, durability), checked_leader_epochs(history.breach):
             return history.run(story)
 
 
@@ -96,17 +101,23 @@ class _History:
         self._events: list[Event] = []
         self._violations: list[str] = []
         self._keepers = Keepers(cluster, self._injector.power_losses, self._violations.append)
+        max_lag = int({**SETTINGS, **plan.settings}["replica.lag.time.max.ms"]) / 1000
+        self._laggards = Laggards(cluster, max_lag, self._injector.is_cut_off, self._violations.append)
         self._clients: list[Client] = []
         self._working: dict[str, None] = {}
 
     def log_is_wrong(self, fault: str) -> None:
         """A log is not what its batches say, or says of its disk what is not so."""
         if not self._injector.reads_wrong_bits:
-            self._violations.append(fault)
+            self.breach(fault)
+
+    def breach(self, line: str) -> None:
+        """A rule does not hold."""
+        self._violations.append(line)
 
     def run(self, story: bool) -> Outcome:
         world = self._world
-        invariants, writers = ZnodeInvariants(), Writers()
+        invariants, writers = ZnodeInvariants(self._injector.shortened), Writers()
         beliefs = Beliefs(
             self._cluster.brokers, self._topology.registration, self._injector.power_losses, self._violations.append
         )
@@ -127,6 +138,7 @@ class _History:
         try:
             self._cluster.start_all()
             self._make_topics()
+            self._look()
             self._disturb()
             self._heal()
         except TimeoutError as error:
@@ -146,6 +158,12 @@ class _History:
             world.digest(),
             [str(line) for line in world.lines] if story else [],
         )
+
+    def _look(self) -> None:
+        """Look at all replicas, now and every :data:`_LOOK` seconds."""
+        self._keepers.look()
+        self._laggards.look(self._topology.states())
+        self._world.call_later(_LOOK, self._look)
 
     # The parts
 

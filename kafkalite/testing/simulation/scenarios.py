@@ -333,6 +333,98 @@ async def isr_write_with_unknown_outcome(inject: FaultInjector, rng: random.Rand
 
 
 @_scenario()
+async def isr_grows_with_unknown_outcome(inject: FaultInjector, rng: random.Random) -> None:
+    """The ISR grows, the leader does not learn of it, and the new member falls behind at once.
+
+    The member counts for the high watermark as soon as the write is under way, and until it is known not to hold.
+    """
+    tp = _some_partition(inject, rng)
+    if tp is None or inject.leader(tp) == NO_LEADER or not _followers(inject, tp):
+        return
+    leader = inject.leader(tp)
+    laggard = rng.choice(_followers(inject, tp))
+    inject.hold(laggard, leader)
+    if not await inject.wait_until(lambda: laggard not in inject.isr(tp), 6):
+        inject.release(laggard, leader)
+        return
+    inject.swallow_zookeeper_answers(leader)
+    inject.release(laggard, leader)
+    await inject.wait_until(lambda: laggard in inject.isr(tp), 1.5)
+    inject.hold(laggard, leader)
+    await inject.sleep(rng.uniform(0.3, 2))
+    if rng.random() < 0.5:
+        inject.kill(leader)
+    inject.mend_zookeeper(leader)
+    inject.release(laggard, leader)
+    await inject.sleep(rng.uniform(0.5, 2))
+    inject.start(leader)
+
+
+@_scenario()
+async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random) -> None:
+    """A follower that was out of the ISR fetches from a leader whose high watermark is that of an old checkpoint.
+
+    It may join only with all that the leader had when its epoch began (KAFKA-7128).
+    """
+    tp = _some_partition(inject, rng)
+    if tp is None or inject.leader(tp) == NO_LEADER or len(_followers(inject, tp)) < 2:
+        return
+    leader = inject.leader(tp)
+    laggard, heir = rng.sample(_followers(inject, tp), 2)
+    inject.kill(laggard)
+    if not await inject.wait_until(lambda: laggard not in inject.isr(tp), 2):
+        inject.start(laggard)
+        return
+    await inject.sleep(rng.uniform(0.1, 0.8))
+    inject.kill(heir)
+    inject.kill(leader)
+    inject.hold(leader, heir)
+    await inject.sleep(rng.uniform(0.1, 0.5))
+    inject.start(laggard)
+    inject.start(heir)
+    await inject.sleep(rng.uniform(0.5, 2))
+    inject.start(leader)
+    await inject.sleep(rng.uniform(0.5, 2))
+    inject.release(leader, heir)
+
+
+@_scenario()
+async def all_followers_lag(inject: FaultInjector, rng: random.Random) -> None:
+    """No follower fetches, for longer than the ISR may wait: the leader stays alone in it, and refuses records."""
+    tp = _some_partition(inject, rng)
+    if tp is None or inject.leader(tp) == NO_LEADER:
+        return
+    leader, followers = inject.leader(tp), _followers(inject, tp)
+    for follower in followers:
+        inject.hold(leader, follower)
+        await inject.sleep(rng.uniform(0, 0.5))
+    await inject.sleep(rng.uniform(4, 9))
+    for follower in followers:
+        inject.release(leader, follower)
+
+
+@_scenario()
+async def truncated_while_it_flushes(inject: FaultInjector, rng: random.Random) -> None:
+    """On a slow disk a former leader is truncated and appended to before it hears that its last flush is done.
+
+    The flush says nothing of what was written after the truncation.
+    """
+    tp = _some_partition(inject, rng)
+    if tp is None or inject.leader(tp) == NO_LEADER:
+        return
+    leader, followers = inject.leader(tp), _followers(inject, tp)
+    for follower in followers:
+        inject.hold(leader, follower)
+    await inject.sleep(rng.uniform(0.3, 1.4))
+    inject.slow_disk(leader, rng.uniform(0.2, 1.5))
+    inject.expire_session(leader)
+    for follower in followers:
+        inject.release(leader, follower)
+    await inject.sleep(rng.uniform(0.5, 3))
+    inject.slow_disk(leader, 0)
+
+
+@_scenario()
 async def leader_cut_off_then_followers_restarted(inject: FaultInjector, rng: random.Random) -> None:
     """A leader that no follower reaches goes on serving; its followers elect, restart, and must not be truncated to it.
 

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
 from kafkalite.testing.simulation.invariants import Kind, ZnodeChange, ZnodeInvariants
 from kafkalite.zk.znodes import producer_ids, topics, transactions
+from kafkalite.zk.znodes.brokers import encode_broker
 from kafkalite.zk.znodes.groups import Generation, encode_generation
 from kafkalite.zk.znodes.topics import TopicAssignment
 
@@ -152,3 +153,15 @@ FINE: dict[str, Sequence[Sequence[ZnodeChange]]] = {
 def test_what_may_be_passes(name: str) -> None:
     invariants = ZnodeInvariants()
     assert [line for zxid, changes in enumerate(FINE[name]) for line in invariants.committed(zxid, changes)] == []
+
+
+@pytest.mark.parametrize(("known", "is_told"), [(-1, False), (77, True)])
+def test_a_broker_whose_machine_lost_power_registers_as_started_uncleanly(known: int, is_told: bool) -> None:
+    shortened = {2}
+    invariants = ZnodeInvariants(shortened)
+    broker = Broker(2, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), unclean_start_epoch=known)
+    registered = ZnodeChange(Kind.CREATED, "/brokers/ids/2", encode_broker(broker, 0))
+    told = "zxid 0x1: broker 2 lost power and registered with its unclean start epoch of before, 77"
+    assert invariants.committed(1, [registered]) == ([told] if is_told else [])
+    assert not shortened
+    assert invariants.committed(2, [registered]) == [], "the epoch of the start after the loss stays"

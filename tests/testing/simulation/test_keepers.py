@@ -23,6 +23,11 @@ class Replica:
     log_end_offset: int
     role: Role = Role.FOLLOWER
     leader_epoch: int = 3
+    high_watermark: int = 0
+
+    @property
+    def state(self) -> PartitionState:
+        return STATES[TP]
 
     @property
     def log(self) -> Replica:
@@ -54,6 +59,9 @@ class Machines:
 def state(isr: tuple[int, ...], leader: int = 1, leader_epoch: int = 3) -> dict[TopicPartition, PartitionState]:
     assignment = PartitionAssignment((1, 2, 3))
     return {TP: PartitionState("t", 0, leader=leader, leader_epoch=leader_epoch, isr=isr, assignment=assignment)}
+
+
+STATES = state((1, 2, 3))
 
 
 class Setting:
@@ -128,3 +136,13 @@ def test_who_lost_power_may_not_lead() -> None:
     setting.machines.brokers[2].replica = Replica(3, Role.LEADER, 4)
     setting.keepers.states_changed(state((2, 3), leader=2, leader_epoch=4))
     assert setting.told == ["t-0: acknowledged up to offset 9, but the log of the leader 2 ends at 3 in leader epoch 4"]
+
+
+@pytest.mark.parametrize(("isr", "is_told"), [((1, 2, 3), True), ((1, 3), False)])
+def test_a_high_watermark_above_the_end_of_a_member(isr: tuple[int, ...], is_told: bool) -> None:
+    setting = Setting()
+    setting.machines.brokers[1].replica.high_watermark = 11
+    setting.machines.brokers[3].replica.log_end_offset = 11
+    setting.keepers.states_changed(state(isr))
+    told = "t-0: the high watermark of the leader 1 is 11, but the log of 2 of the ISR [1, 2, 3] ends at 10"
+    assert setting.told == ([told] if is_told else [])

@@ -1,0 +1,99 @@
+"""A leader takes a follower that stays behind out of the ISR, or its partition takes no records any more.
+
+Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.types import TopicPartition
+from kafkalite.replication.partition import Partition, Role
+from kafkalite.testing.ensemble.server import Role as ServerRole
+from kafkalite.testing.simulation.cluster import SimCluster, Status
+from kafkalite.testing.simulation.world import LifeState
+from kafkalite.zk.port import SessionState
+
+_GRACE = 2.0
+"""Virtual seconds for the write of the ISR, beside one and a half times ``replica.lag.time.max.ms``."""
+
+
+class _Mark(NamedTuple):
+    """The follower did not have all below ``end`` at ``since``."""
+
+    since: float
+    end: int
+    life: object
+
+
+class Laggards:
+    """How long each member of an ISR has been behind its leader, while that leader could write to ZooKeeper.
+
+    ``max_lag``: ``replica.lag.time.max.ms`` in seconds. ``is_cut_off``: whether a fault stands between a broker and
+    ZooKeeper. ``tell`` is called with each breach.
+    """
+
+    def __init__(
+        self,
+        cluster: SimCluster,
+        max_lag: float,
+        is_cut_off: Callable[[int], bool],
+        tell: Callable[[str], object],
+    ) -> None:
+        self._cluster = cluster
+        self._limit = 1.5 * max_lag + _GRACE
+        self._is_cut_off = is_cut_off
+        self._tell = tell
+        self._behind: dict[tuple[TopicPartition, int, int, int], _Mark] = {}
+
+    def look(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+        """``states`` are what ZooKeeper says now."""
+        found: dict[tuple[TopicPartition, int, int, int], _Mark] = {}
+        if self._zookeeper_is_well():
+            able = {broker for broker in self._cluster.brokers if self._is_able(broker)}
+            for tp, state in states.items():
+                leader = self._cluster.brokers[state.leader].last_partition(tp) if state.leader in able else None
+                if leader is not None and leader.role is Role.LEADER and leader.leader_epoch == state.leader_epoch:
+                    self._look_at(tp, state, leader, found)
+        self._behind = found
+
+    def _look_at(
+        self,
+        tp: TopicPartition,
+        state: PartitionState,
+        leader: Partition,
+        found: dict[tuple[TopicPartition, int, int, int], _Mark],
+    ) -> None:
+        now, end = self._cluster.world.now, leader.log.log_end_offset
+        life = self._cluster.brokers[state.leader].life
+        for broker in state.isr:
+            follower = leader.followers.get(broker)
+            if follower is None:
+                continue
+            key = tp, broker, state.leader, state.leader_epoch
+            mark = self._behind.get(key)
+            if mark is None or mark.life is not life or follower.log_end_offset >= mark.end:
+                mark = _Mark(now, end, life)
+            found[key] = mark
+            if now - mark.since > self._limit:
+                self._tell(
+                    f"{tp}: {broker} of the ISR {list(state.isr)} has not fetched up to {mark.end} from the leader "
+                    f"{state.leader} for {self._limit:g} s"
+                )
+
+    def _zookeeper_is_well(self) -> bool:
+        servers = self._cluster.zookeeper.servers
+        return all(server.role in (ServerRole.FOLLOWING, ServerRole.LEADING) and not server.lag for server in servers)
+
+    def _is_able(self, broker: int) -> bool:
+        machine = self._cluster.brokers[broker]
+        return (
+            machine.status is Status.SERVING
+            and machine.life is not None
+            and machine.life.state is LifeState.RUNNING
+            and machine.zk is not None
+            and machine.zk.state is SessionState.CONNECTED
+            and not self._is_cut_off(broker)
+        )

@@ -1,0 +1,42 @@
+"""A replica never goes back to an earlier leader epoch of its topic.
+
+Answers to: nothing in Kafka. Deterministic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.replication.partition import Partition
+
+
+@contextmanager
+def checked_leader_epochs(tell: Callable[[str], object]) -> Iterator[None]:
+    """Within, every state that a replica takes over is checked; ``tell`` is called with each that goes back."""
+    make_leader, make_follower = Partition.make_leader, Partition.make_follower
+
+    def check(partition: Partition, state: PartitionState) -> None:
+        known = partition.state
+        if state.leader_epoch < partition.leader_epoch and state.topic_id == known.topic_id:
+            tell(
+                f"broker {partition.broker_id} went from leader epoch {partition.leader_epoch} of "
+                f"{partition.topic_partition} to {state.leader_epoch}"
+            )
+
+    def checked_leader(self: Partition, state: PartitionState, now: float) -> bool:
+        check(self, state)
+        return make_leader(self, state, now)
+
+    def checked_follower(self: Partition, state: PartitionState) -> bool:
+        check(self, state)
+        return make_follower(self, state)
+
+    Partition.make_leader = checked_leader  # type: ignore[method-assign]
+    Partition.make_follower = checked_follower  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Partition.make_leader = make_leader  # type: ignore[method-assign]
+        Partition.make_follower = make_follower  # type: ignore[method-assign]

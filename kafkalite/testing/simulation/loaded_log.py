@@ -83,8 +83,8 @@ def checked_logs(tell: Callable[[str], object], durability: Durability) -> Itera
         durability.recovery_point_set(self)
 
     LogDir.load = checked_load  # type: ignore[method-assign]
-    Log.truncate_to = checked_truncation  # type: ignore[method-assign]
-    Log.flushed = checked_flush  # type: ignore[method-assign]
+    Log.truncate_to = checked_truncation  # type: ignore[method-assign, assignment]
+    Log.flushed = checked_flush  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:

@@ -99,13 +99,13 @@ BUGS: Final = (
         "an expired session whose broker is back before the controller looks",
     ),
     PlantedBug(
-        "shutdown-takes-the-last-of-the-isr",
+        "shutdown-leaves-one-member",
         _ROOM,
         "controller/elections.py",
-        "            if isr == state.isr or not set(isr) & set(complete):\n",
-        "            if isr == state.isr:\n",
-        "a controlled shutdown leaves the ISR a member that has all records",
-        "brokers stop one after the other, leaders are gone already",
+        "        isr = _not_left_alone(state, isr, brokers)\n        if state.leader not in shutting_down:\n",
+        "        if state.leader not in shutting_down:\n",
+        "a controlled shutdown does not leave the ISR a single member, whose machine may have lost power unnoticed",
+        "of an ISR of two one machine loses power, the other broker stops",
     ),
     PlantedBug(
         "reassignment-completes-early",

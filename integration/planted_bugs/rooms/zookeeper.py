@@ -26,13 +26,13 @@ BUGS: Final = (
         ),
     ),
     PlantedBug(
-        "claims-do-not-fence",
+        "claim-of-a-former-session-counts",
         _ROOM,
         "zk/stores/claims.py",
-        "        return Fence(self.check(), self.session)\n",
-        "        return Fence(None, self.session)\n",
-        "what is written under a claim is taken only while it holds",
-        "a coordinator that is cut off, or sleeps",
+        "found is None or found[1].ephemeral_owner != session or claims",
+        "found is None or claims",
+        "a coordinator goes on with a claim of its present session only",
+        "a coordinator is back before its former session has ended",
     ),
     PlantedBug(
         "writes-outlive-their-session",
@@ -65,10 +65,26 @@ BUGS: Final = (
         _ROOM,
         "broker/registration.py",
         "            epoch, session = await self._store.register(self._broker)\n",
-        "            session = self._client.session\n            epoch, _ = await self._store.register(self._broker)\n",
+        "            epoch, _ = await self._store.register(self._broker)\n",
         "three lines: a leader writes in the session in which it registered, which is the present one",
         "a session lost during a quick restart",
         (
+            Edit(
+                "broker/registration.py",
+                "        self._session = 0\n",
+                "        self._session = 0\n        self._began = client.session\n",
+            ),
+            Edit(
+                "broker/registration.py",
+                "        await self._register()\n        self._client",
+                "        await self._register(self._began)\n        self._client",
+            ),
+            Edit(
+                "broker/registration.py",
+                "                await self._register()\n            if not",
+                "                await self._register(session)\n            if not",
+            ),
+            Edit("broker/registration.py", "_register(self) -> None:", "_register(self, session: int) -> None:"),
             Edit(
                 "broker/registration.py",
                 "            if session != self._client.session:\n                continue\n",
@@ -86,9 +102,9 @@ BUGS: Final = (
         _ROOM,
         "broker/registration.py",
         "            self._clock.call_later(_RETRY, self._on_session, SessionState.CONNECTED)\n",
-        "",
-        "a registration that failed is tried again",
-        "sessions that end during a registration",
+        "            self._session, self._announced = self._client.session, self._broker.endpoints\n",
+        "two lines: a registration that failed is tried again, after a second and with the next connection",
+        "connections that break during a registration",
     ),
     PlantedBug(
         "lost-watches-are-not-set-again",
@@ -96,8 +112,15 @@ BUGS: Final = (
         "broker/metadata_watcher.py",
         "            self.resync()\n            pause = RETRY\n",
         "            pause = RETRY\n",
-        "after a lost connection metadata is read again",
-        "ZooKeeper servers that die",
+        "two lines: what could not be read over a lost connection is read again, and the controller tells it",
+        "connections to ZooKeeper that break",
+        (
+            Edit(
+                "broker/control_plane.py",
+                "        news = {state.topic for state in self._metadata.apply(request.states)}\n",
+                "        news: set[str] = set()\n",
+            ),
+        ),
     ),
     PlantedBug(
         "metadata-go-back",

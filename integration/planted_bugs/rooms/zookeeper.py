@@ -26,15 +26,6 @@ BUGS: Final = (
         ),
     ),
     PlantedBug(
-        "claim-of-a-former-session-counts",
-        _ROOM,
-        "zk/stores/claims.py",
-        "found is None or found[1].ephemeral_owner != session or claims",
-        "found is None or claims",
-        "a coordinator goes on with a claim of its present session only",
-        "a coordinator is back before its former session has ended",
-    ),
-    PlantedBug(
         "writes-outlive-their-session",
         _ROOM,
         "zk/stores/fenced.py",

@@ -55,11 +55,15 @@ _PATIENT: Final = frozenset(
 
 
 class _Progress:
-    """What this coordinator has done for one decision already: while ZooKeeper is away nothing is done twice."""
+    """What this coordinator has done for one decision already: while ZooKeeper is away nothing is done twice.
 
-    __slots__ = ("has_offsets", "untold")
+    ``decided_at`` is the zxid of the decision, which tells it from the decision on the producer's next transaction.
+    """
+
+    __slots__ = ("decided_at", "has_offsets", "untold")
 
     def __init__(self, entry: Entry) -> None:
+        self.decided_at = entry.mzxid
         self.has_offsets = False
         self.untold = set(entry.metadata.partitions)
 
@@ -89,6 +93,9 @@ class Completion:
         backoff = FIRST_BACKOFF
         try:
             while partition.knows(entry) and entry.metadata.state in DECIDED:
+                if progress.decided_at != entry.mzxid:
+                    # A request found out meanwhile that the former decision is done, and the next one was made.
+                    progress, backoff = _Progress(entry), FIRST_BACKOFF
                 try:
                     await self._go_on(partition, entry, progress)
                 except (ClaimLostError, SessionExpiredError):

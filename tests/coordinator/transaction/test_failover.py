@@ -311,6 +311,29 @@ def test_the_last_write_is_lost(commit: bool, applied: bool) -> None:
     assert owner.end(producer, commit).error is E.NONE
 
 
+@pytest.mark.parametrize("commit", [True, False])
+def test_next_transaction_is_decided_before_the_last_write_is_known(commit: bool) -> None:
+    """The work on the former decision finds the next one when it wakes: that one has markers of its own."""
+    house = House(2)
+    producer = house.opened(T0)
+    owner = house.owner
+    house.leaders.hold = True
+    assert owner.end(producer).error is E.NONE
+    owner.client.black_hole(apply=True)
+    house.leaders.release()
+    owner.client.lose_connection()
+    house.clock.advance(0.5)
+    owner.client.reconnect()
+    # No time passes: the work on the former decision still waits for its next attempt.
+    assert owner.add(producer, T1).error is E.NONE
+    assert owner.offsets(producer).error is E.NONE
+    assert owner.end(producer, commit).error is E.NONE
+    house.clock.advance(5)
+    assert house.leaders.told() == [(T0, True), (T1, commit)]
+    assert house.groups.calls == [("apply" if commit else "discard", "g", 0)]
+    assert house.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
+
+
 # Interrupted anywhere: the coordinator dies, or loses its session, at its n-th request of ZooKeeper
 
 

@@ -51,6 +51,9 @@ def check(history: Iterable[events.Event]) -> list[Breach]:
         events.Read: (readers.read,),
         events.Reached: (readers.reached,),
         events.Owned: (groups.owned,),
+        # A coordinator that was fenced may say so for a while, so these say nothing by themselves.
+        events.Heartbeating: (),
+        events.Heartbeat: (),
         events.OffsetCommitting: (offsets.committing, groups.committing),
         events.OffsetCommitted: (offsets.committed, groups.committed, pipelines.committed),
         events.Derived: (pipelines.derived,),

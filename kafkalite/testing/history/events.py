@@ -176,6 +176,27 @@ class Owned(NamedTuple):
     generation: int
     owner: str
     partitions: tuple[str, ...]
+    broker: str = ""
+    """Who told it."""
+
+
+class Heartbeating(NamedTuple):
+    """A member is about to say to its coordinator that it lives; ``member`` is the id that it was given."""
+
+    group: str
+    generation: int
+    owner: str
+    member: str
+
+
+class Heartbeat(NamedTuple):
+    """``broker`` answered that the member is one, and its generation the present one."""
+
+    group: str
+    generation: int
+    owner: str
+    member: str
+    broker: str
 
 
 class OffsetCommitting(NamedTuple):
@@ -230,6 +251,8 @@ class OffsetFetched(NamedTuple):
     group: str
     partition: str
     offset: int
+    broker: str = ""
+    """Who said it."""
 
 
 # ---- what may go
@@ -301,6 +324,8 @@ Event = (
     | Read
     | Reached
     | Owned
+    | Heartbeating
+    | Heartbeat
     | OffsetCommitting
     | OffsetCommitted
     | OffsetUnknown

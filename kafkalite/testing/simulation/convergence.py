@@ -5,6 +5,7 @@ Answers to: nothing in Kafka; the final checks of Jepsen's tests. Pure: it looks
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -16,6 +17,11 @@ from kafkalite.record.records import iter_records
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.testing.history.events import Entry, RecordId
 from kafkalite.testing.simulation.clients.records import identity_of
+from kafkalite.testing.znodes import Znode
+from kafkalite.zk.znodes import claims
+from kafkalite.zk.znodes.groups import decode_generation
+
+_GENERATION = re.compile(r"^(/consumers/[^/]+)/generation$")
 
 
 def differences(
@@ -91,6 +97,19 @@ def _role(tp: TopicPartition, broker_id: int, partition: Partition, state: Parti
         yield f"broker {broker_id} is {partition.role.value} of {tp}, it should be {role.value}"
     if partition.leader_epoch != state.leader_epoch:
         yield f"broker {broker_id} has {tp} in leader epoch {partition.leader_epoch}, it should be {state.leader_epoch}"
+
+
+def leftovers(nodes: Mapping[str, Znode]) -> list[str]:
+    """Members that groups with a coordinator still have, though no client lives any more; ``nodes``: of ZooKeeper."""
+    found = []
+    for path, node in nodes.items():
+        match = _GENERATION.match(path)
+        if match is None or claims.coordinator_path(match[1]) not in nodes or not node.data:
+            continue
+        members = nodes.get(f"{path}/{decode_generation(path, node.data).number}")
+        if members is not None and members.children:
+            found.append(f"{match[1]} has the members {', '.join(sorted(members.children))}")
+    return found
 
 
 def entries(folder: Path) -> tuple[Entry, ...]:

@@ -75,6 +75,8 @@ class SimDisk:
     def __init__(self, time_ms: Callable[[], int]) -> None:
         self.time_ms = time_ms
         self.locked: dict[str, None] = {}
+        self.on_rename: Callable[[str], object] = lambda _: None
+        """Called with the former path of each file or folder that has got another name."""
         self.room: int | None = None
         """Bytes that still fit; ``None``: any number."""
         self.slowness = 0.0
@@ -222,6 +224,7 @@ class SimDisk:
         node = folder.entries.pop(old)
         folder.unsynced.append(((old, node), (new, folder.entries.get(new))))
         folder.entries[new] = node
+        self.on_rename(source)
         if isinstance(node, _Folder):
             for path in [path for path in self._folders if path == source or path.startswith(source + "/")]:
                 self._folders[target + path[len(source) :]] = self._folders.pop(path)

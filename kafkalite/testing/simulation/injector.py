@@ -16,6 +16,7 @@ from kafkalite.cluster.model import PartitionState
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
+from kafkalite.log.files import CLEANED_SUFFIX
 from kafkalite.log.log import Log
 from kafkalite.record.batch import HEADER_SIZE, CorruptRecordError, check_crc, iter_headers, read_any_header
 from kafkalite.testing.ensemble import EnsembleClient
@@ -28,6 +29,8 @@ from kafkalite.zk.znodes.controller import CONTROLLER
 
 _LOOK = 0.05
 """Virtual seconds between two looks at a condition."""
+_LOOK_AT_DISK = 0.002
+"""The same where what is waited for passes at once."""
 _SHUTDOWN = 8.0
 """Virtual seconds that a controlled shutdown may take before the process is killed."""
 
@@ -173,6 +176,9 @@ class FaultInjector:
         self.tolerated: set[ErrorCode] = set()
         self.shortened: set[int] = set()
         self.healed = False
+        self.unaware: dict[str, float] = {}
+        """Host of each broker → when it last was given cause to find out that its session is over: it woke up, it was
+        cut off from ZooKeeper, its server died, or its session ended although it was well."""
         self._cluster = cluster
         self._world = cluster.world
         self._topology = Topology(cluster)
@@ -220,6 +226,10 @@ class FaultInjector:
         """Brokers that hold the claim on a group or on transactions."""
         return self._topology.coordinators()
 
+    def staging_clients(self) -> list[str]:
+        """Clients whose open transactions have staged offsets of a group."""
+        return [name for name in self._topology.staging_clients() if name in self._cluster.clients]
+
     def power_may_fail(self) -> bool:
         """Whether any machine may lose power now."""
         return self._losses.is_whole()
@@ -235,13 +245,14 @@ class FaultInjector:
         self._world.call_later(seconds, future.callback, None)
         await future
 
-    async def wait_until(self, condition: Callable[[], bool], limit: float) -> bool:
-        """Return once ``condition`` holds, after ``limit`` seconds at the latest; whether it does."""
+    async def wait_until(self, condition: Callable[[], bool], limit: float, look: float = _LOOK) -> bool:
+        """Return once ``condition`` holds, after ``limit`` seconds at the latest; whether it does. ``look``: seconds
+        between two looks."""
         end = self._world.now + limit
         while not condition():
             if self._world.now >= end:
                 return False
-            await self.sleep(_LOOK)
+            await self.sleep(look)
         return True
 
     # Processes and machines
@@ -259,7 +270,7 @@ class FaultInjector:
         machine = self._cluster.brokers.get(broker)
         if machine is None:
             return
-        machine.resume()
+        self._wake(machine)
         if not machine.is_alive:
             machine.start()
 
@@ -269,7 +280,7 @@ class FaultInjector:
         if not machine.is_alive or self.healed:
             return
         self.count += 1
-        machine.resume()
+        self._wake(machine)
         life = machine.life
         machine.stop()
         if not await self.wait_until(lambda: machine.life is not life or not machine.is_alive, _SHUTDOWN):
@@ -299,7 +310,11 @@ class FaultInjector:
 
     def resume(self, broker: int) -> None:
         """SIGCONT."""
-        self._cluster.resume(broker)
+        self._wake(self._cluster.brokers[broker])
+
+    def _wake(self, machine: SimBroker) -> None:
+        self.unaware[machine.host] = self._world.now
+        machine.resume()
 
     # Clients
 
@@ -403,6 +418,7 @@ class FaultInjector:
         self.count += 1
         self._world.note(f"cut off from ZooKeeper{'' if requests else ', answers only'}", machine.host)
         self._cut[broker] = machine.zk
+        self.unaware[machine.host] = self._world.now
         self._cluster.zookeeper.cut(machine.zk, requests=requests)
 
     def mend_zookeeper(self, broker: int) -> None:
@@ -459,12 +475,18 @@ class FaultInjector:
         if machine.zk is not None and machine.zk.session and not self.healed:
             self.count += 1
             self._world.note("session expired", machine.host)
+            self.unaware[machine.host] = self._world.now
             self._cluster.zookeeper.expire(machine.zk.session)
 
     def zookeeper_leader(self) -> int:
         """Number of the server that leads, or that led last."""
         leader = self._cluster.zookeeper.leader
         return 0 if leader is None else leader.number
+
+    def zookeeper_server_of(self, broker: int) -> int | None:
+        """Number of the server that the broker is connected to."""
+        zk = self._cluster.brokers[broker].zk
+        return None if zk is None else zk.server
 
     def kill_zookeeper_server(self, number: int) -> None:
         """End one server, where the others are a majority."""
@@ -473,6 +495,7 @@ class FaultInjector:
             return
         self.count += 1
         self._world.note("killed", f"zookeeper-{number}")
+        self.unaware.update((machine.host, self._world.now) for machine in self._cluster.brokers.values())
         self._cluster.zookeeper.kill(number)
 
     def start_zookeeper_server(self, number: int) -> None:
@@ -486,6 +509,16 @@ class FaultInjector:
             self._cluster.zookeeper.lag(number, seconds)
 
     # Disks
+
+    async def compacts(self, broker: int, limit: float) -> bool:
+        """Return while the broker puts a compacted segment in, after ``limit`` seconds at the latest; whether it
+        does."""
+        disk = self._cluster.brokers[broker].disk
+        seen: list[str] = []
+        disk.on_rename = lambda path: seen.append(path) if path.endswith(CLEANED_SUFFIX) else None
+        found = await self.wait_until(lambda: bool(seen), limit, look=_LOOK_AT_DISK)
+        disk.on_rename = lambda _: None
+        return found
 
     def fill_disk(self, broker: int, room: int) -> None:
         """Only ``room`` bytes more fit on the broker's disk."""

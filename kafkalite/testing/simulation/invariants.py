@@ -24,7 +24,7 @@ from kafkalite.zk.znodes.topics import TopicAssignment
 _STATE: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)/state$")
 _TOPIC: Final = re.compile(r"^/brokers/topics/([^/]+)$")
 _BROKER: Final = re.compile(r"^/brokers/ids/(\d+)$")
-_TRANSACTION: Final = re.compile(r"^/transactions/\d+/ids/([^/]+)$")
+TRANSACTION_PATH: Final = re.compile(r"^/transactions/\d+/ids/([^/]+)$")
 GENERATION_PATH: Final = re.compile(r"^/consumers/([^/]+)/generation$")
 _CLAIM: Final = "/coordinator"
 _CLAIM_EPOCH: Final = "/coordinator_epoch"
@@ -82,7 +82,7 @@ class ZnodeInvariants:
         self._takers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], ZnodeChange], None]], ...] = (
             (_TOPIC, self._topic),
             (_STATE, self._state),
-            (_TRANSACTION, self._transaction),
+            (TRANSACTION_PATH, self._transaction),
             (GENERATION_PATH, self._generation),
             (_BROKER, self._broker),
         )

@@ -10,11 +10,11 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from kafkalite.cluster.model import PartitionState
 from kafkalite.common.types import TopicPartition
-from kafkalite.replication.partition import Role
+from kafkalite.replication.partition import Partition, Role
 from kafkalite.testing.history.events import Acked
 from kafkalite.testing.simulation.cluster import SimCluster
 
@@ -81,18 +81,34 @@ class Keepers:
     def _is_blamed(self, tp: TopicPartition, broker: int) -> bool:
         return self._power_losses.get(broker, 0) <= self._outside.get((tp, broker), 0)
 
+    def where_open(self, tp: TopicPartition, producer_id: int, producer_epoch: int) -> str:
+        """Who does not know that the transaction of that producer has ended, as text; nothing, where all know it."""
+        for who, partition in self._members(tp):
+            if partition.log is None:
+                continue
+            entry = partition.log.producer_state.entries.get(producer_id)
+            # A newer producer's transaction is another one.
+            if entry is not None and entry.current_txn_first_offset >= 0 and entry.producer_epoch <= producer_epoch:
+                return f"{who} from offset {entry.current_txn_first_offset} on"
+        return ""
+
     def _look_at(self, tp: TopicPartition) -> None:
+        for who, partition in self._members(tp):
+            if partition.log is not None and partition.log.log_end_offset <= self._last[tp]:
+                self._tell(
+                    f"{tp}: acknowledged up to offset {self._last[tp]}, but the log of {who} ends at "
+                    f"{partition.log.log_end_offset} in leader epoch {partition.leader_epoch}"
+                )
+
+    def _members(self, tp: TopicPartition) -> Iterator[tuple[str, Partition]]:
+        """The replicas that are to hold what was acknowledged, each with what to call it."""
         state = self._states.get(tp)
         for broker in () if state is None else state.isr:
             assert state is not None
             machine = self._cluster.brokers[broker]
             partition = machine.last_partition(tp) if machine.is_alive else None
-            if partition is None or partition.log is None or partition.log.log_end_offset > self._last[tp]:
+            if partition is None:
                 continue
             leads = partition.role is Role.LEADER and partition.leader_epoch == state.leader_epoch
             if leads or self._is_blamed(tp, broker):
-                who = f"the leader {broker}" if leads else f"{broker} of the ISR {list(state.isr)}"
-                self._tell(
-                    f"{tp}: acknowledged up to offset {self._last[tp]}, but the log of {who} ends at "
-                    f"{partition.log.log_end_offset} in leader epoch {partition.leader_epoch}"
-                )
+                yield f"the leader {broker}" if leads else f"{broker} of the ISR {list(state.isr)}", partition

@@ -30,7 +30,8 @@ from kafkalite.testing.simulation.clients.host import ClientHost
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
 from kafkalite.testing.simulation.cluster import SETTINGS, SimCluster
-from kafkalite.testing.simulation.convergence import differences, entries
+from kafkalite.testing.simulation.compaction import checked_compactions
+from kafkalite.testing.simulation.convergence import differences, entries, leftovers
 from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.durability import Durability
 from kafkalite.testing.simulation.injector import FaultInjector
@@ -46,6 +47,7 @@ from kafkalite.testing.simulation.laggards import Laggards
 from kafkalite.testing.simulation.leader_epochs import checked_leader_epochs
 from kafkalite.testing.simulation.loaded_log import check_loaded_log, checked_logs
 from kafkalite.testing.simulation.plan import ACTIVE, HEALING, ClientStep, Plan, Step
+from kafkalite.testing.simulation.promises import Promises, Surroundings
 from kafkalite.testing.simulation.scenarios import SCENARIOS
 from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.workload import CLIENTS, Client
@@ -57,6 +59,8 @@ _WORK_ON = 3.0
 """Virtual seconds for which the clients go on after everything was healed."""
 _LOOK = 0.1
 """Virtual seconds between two looks at all replicas."""
+_LAST_SESSION = 15.0
+"""Virtual seconds after the end of its client at which no group has a member any more; no session lives for as long."""
 _PROBE = "probe"
 """The producer that shows, after the healing, that every partition takes records."""
 
@@ -83,7 +87,7 @@ def run_history(plan: Plan, trace: Callable[[float, str, str], None] | None = No
         history = _History(plan, world, cluster)
         tell = history.log_is_wrong
         durability = Durability(_disks(cluster), tell)
-        with checked_logs(tell, durability), checked_leader_epochs(history.breach):
+        with checked_logs(tell, durability), checked_leader_epochs(history.breach), checked_compactions(tell):
             return history.run(story)
 
 
@@ -103,6 +107,16 @@ class _History:
         self._keepers = Keepers(cluster, self._injector.power_losses, self._violations.append)
         max_lag = int({**SETTINGS, **plan.settings}["replica.lag.time.max.ms"]) / 1000
         self._laggards = Laggards(cluster, max_lag, self._injector.is_cut_off, self._violations.append)
+        self._promises = Promises(
+            Surroundings(
+                cluster.zookeeper.tree.nodes,
+                self._keepers.where_open,
+                lambda: world.now,
+                self._injector.unaware,
+                int(plan.settings["zookeeper.session.timeout.ms"]) / 1000,
+            ),
+            self._violations.append,
+        )
         self._clients: list[Client] = []
         self._working: dict[str, None] = {}
 
@@ -126,6 +140,7 @@ class _History:
             changes = [znode_change(change.op) for change in transaction.changes if not isinstance(change.op, Check)]
             self._violations.extend(invariants.committed(transaction.zxid, changes))
             self._violations.extend(writers.committed(transaction.zxid, transaction.session, changes))
+            self._promises.committed(transaction.zxid, changes)
             for change in changes:
                 group = GENERATION_PATH.match(change.path)
                 if group is not None and change.kind is Kind.DELETED:
@@ -238,9 +253,15 @@ class _History:
             raise TimeoutError(f"not done {HEALING:g} s after the healing: {', '.join(self._working)}")
         if not probe.acknowledged:
             raise TimeoutError("after the healing no record was acknowledged")
+        stopped = world.now
         while found := self._differences():
             if world.now >= end:
                 raise TimeoutError(f"not as it should be {HEALING:g} s after the healing: " + "; ".join(found))
+            world.run_until(min(end, world.now + 0.25))
+        end = max(world.now, stopped + _LAST_SESSION)
+        while left := leftovers(self._cluster.zookeeper.tree.nodes):
+            if world.now >= end:
+                raise TimeoutError(f"{_LAST_SESSION:g} s after the last client has ended: {'; '.join(left)}")
             world.run_until(min(end, world.now + 0.25))
 
     def _judge(self) -> None:
@@ -335,3 +356,5 @@ class _History:
         self._events.append(event)
         if isinstance(event, Acked):
             self._keepers.acked(event)
+        else:
+            self._promises.note(event)

@@ -938,3 +938,79 @@ async def coordinator_killed_at_its_work(inject: FaultInjector, rng: random.Rand
         inject.kill(broker)
         await inject.sleep(rng.uniform(0.2, 2))
         inject.start(broker)
+
+
+@_scenario()
+async def coordinator_forgotten_by_zookeeper(inject: FaultInjector, rng: random.Random) -> None:
+    """A coordinator does not hear of ZooKeeper for longer than its session lives, and its members still reach it.
+
+    It has to give its groups up by itself, because another broker has them by then.
+    """
+    coordinators = inject.coordinators()
+    if not coordinators:
+        return
+    broker = rng.choice(coordinators)
+    inject.cut_zookeeper(broker)
+    await inject.sleep(rng.uniform(6, 12))
+    inject.mend_zookeeper(broker)
+
+
+@_scenario()
+async def members_sleep_through_a_rebalance(inject: FaultInjector, rng: random.Random) -> None:
+    """Members wake up in a generation that is over and go on as if it were theirs; another one is slow to come."""
+    members = [name for name in inject.clients() if "member" in name or "transformer" in name]
+    sleepers = rng.sample(members, min(len(members), rng.randint(1, 2)))
+    for member in sleepers:
+        inject.pause_client(member)
+        await inject.sleep(rng.uniform(0, 0.5))
+    await inject.sleep(rng.uniform(2.5, 7))
+    for member in sleepers:
+        inject.resume_client(member)
+        await inject.sleep(rng.uniform(0, 1))
+
+
+@_scenario()
+async def pipeline_sleeps_with_staged_offsets(inject: FaultInjector, rng: random.Random) -> None:
+    """A pipeline sleeps between its offsets and its commit: its partitions go to another, which must wait for the end.
+
+    From the duplicates that KIP-447 and ``UNSTABLE_OFFSET_COMMIT`` are against.
+    """
+    if not await inject.wait_until(lambda: bool(inject.staging_clients()), 4):
+        return
+    for client in inject.staging_clients():
+        inject.pause_client(client)
+    await inject.sleep(rng.uniform(2, 9))
+    for client in inject.clients():
+        inject.resume_client(client)
+
+
+@_scenario()
+async def leaders_move_while_a_coordinator_does_not_hear_of_it(inject: FaultInjector, rng: random.Random) -> None:
+    """Markers go to brokers that lead no more: they are refused, and have to be sent again to those that do."""
+    coordinators, controller = inject.coordinators(), inject.controller()
+    if not coordinators or controller is None:
+        return
+    broker = rng.choice(coordinators)
+    inject.hold(controller, broker, one_way=True)
+    server = inject.zookeeper_server_of(broker)
+    if server is not None:
+        inject.lag_zookeeper_server(server, rng.uniform(0.5, 2))
+    for _ in range(rng.randint(1, 3)):
+        leaders = {inject.leader(tp) for tp in inject.partitions()} - {NO_LEADER, broker, controller}
+        if leaders:
+            inject.expire_session(rng.choice(sorted(leaders)))
+        await inject.sleep(rng.uniform(0.3, 1.5))
+    if server is not None:
+        inject.lag_zookeeper_server(server, 0)
+    inject.release(controller, broker)
+
+
+@_scenario("power")
+async def power_lost_in_a_compaction(inject: FaultInjector, rng: random.Random) -> None:
+    """A machine loses power while it puts a compacted segment in the place of others: it is there, or they are."""
+    broker = rng.choice(inject.brokers)
+    if await inject.compacts(broker, 5):
+        await inject.sleep(rng.choice((0, 0.002)))
+        inject.lose_power(broker)
+        await inject.sleep(rng.uniform(0.1, 2))
+    inject.start(broker)

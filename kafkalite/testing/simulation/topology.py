@@ -8,7 +8,7 @@ from __future__ import annotations
 from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.cluster import SimCluster
-from kafkalite.zk.znodes import brokers, claims, controller, topics
+from kafkalite.zk.znodes import brokers, claims, consumers, controller, offsets, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 
@@ -49,6 +49,18 @@ class Topology:
         for path, node in sorted(self._tree.nodes.items()):
             if path.endswith("/coordinator"):
                 found[claims.decode_claim(path, node.data)] = None
+        return sorted(found)
+
+    def staging_clients(self) -> list[str]:
+        """Clients that have staged offsets in a transaction which is still open, in order; ``name`` of each whose
+        transactional id is ``name-id``."""
+        found: dict[str, None] = {}
+        for path, node in self._tree.nodes.items():
+            if path.startswith(f"{consumers.CONSUMERS}/") and path.endswith("/staged"):
+                for name in node.children:
+                    chunk = f"{path}/{name}"
+                    producer = offsets.decode_staged(chunk, self._tree.nodes[chunk].data).producer
+                    found[producer.transactional_id.removesuffix("-id")] = None
         return sorted(found)
 
     def _read(self) -> dict[TopicPartition, PartitionState]:

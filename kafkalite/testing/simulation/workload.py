@@ -62,7 +62,8 @@ class Passing:
 
 
 class Twins:
-    """Two processes with one transactional id: the second one begins ``seconds`` after the first, and fences it."""
+    """Two processes with one transactional id, or one group instance id: the second one begins ``seconds`` after the
+    first, and fences it."""
 
     def __init__(self, host: ClientHost, first: Client, second: Client, seconds: float) -> None:
         self._host = host
@@ -148,16 +149,27 @@ def _transactional(host: ClientHost, name: str, rng: random.Random) -> Client:
 
 
 def _member(host: ClientHost, name: str, rng: random.Random) -> Client:
+    is_static = rng.random() < 0.4
     membership = MembershipSettings(
         "readers",
         ("orders",),
-        instance=name if rng.random() < 0.3 else None,
-        session_timeout=rng.uniform(2, 6),
+        instance=name if is_static else None,
+        # Static members are given time to come back: they outlast rebalances that they sleep through.
+        session_timeout=rng.uniform(5, 8) if is_static else rng.uniform(2, 6),
         rebalance_timeout=rng.uniform(2, 5),
         heartbeat=rng.uniform(0.1, 0.6),
     )
-    fetch = FetchSettings(rng.choice(tuple(Isolation)))
-    member = Member(host, MemberSettings(name, membership, commit=rng.uniform(0.1, 0.8), fetch=fetch))
+    settings = MemberSettings(
+        name,
+        membership,
+        commit=rng.uniform(0.1, 0.8),
+        commits_first=rng.random() < 0.5,
+        in_flight=rng.choice((1, 1, 5)),
+        fetch=FetchSettings(rng.choice(tuple(Isolation))),
+    )
+    member = Member(host, settings)
+    if is_static and rng.random() < 0.4:
+        return Twins(host, member, Member(host, replace(settings, name=f"{name}-twin")), rng.uniform(1, 8))
     return member if rng.random() < 0.5 else Passing(host, member, rng.uniform(2, 9), killed=rng.random() < 0.5)
 
 
@@ -169,7 +181,14 @@ def _sticky_member(host: ClientHost, name: str, rng: random.Random) -> Client:
         session_timeout=rng.uniform(2, 6),
         heartbeat=rng.uniform(0.1, 0.6),
     )
-    member = Member(host, MemberSettings(name, membership, commit=rng.uniform(0.1, 0.8)))
+    settings = MemberSettings(
+        name,
+        membership,
+        commit=rng.uniform(0.1, 0.8),
+        commits_first=rng.random() < 0.5,
+        in_flight=rng.choice((1, 1, 5)),
+    )
+    member = Member(host, settings)
     return member if rng.random() < 0.5 else Passing(host, member, rng.uniform(2, 9), killed=rng.random() < 0.5)
 
 
@@ -182,6 +201,7 @@ def _transformer(host: ClientHost, name: str, rng: random.Random) -> Client:
         "results",
         batch=rng.randint(2, 20),
         aborted=rng.choice((0.0, 0.1)),
+        dwell=rng.choice((0.0, 0.5, 1.0)),
         timeout_ms=rng.choice((2_000, 10_000)),
     )
     transformer = Transformer(host, settings)

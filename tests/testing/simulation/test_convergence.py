@@ -10,7 +10,9 @@ import pytest
 from kafkalite.cluster.model import PartitionAssignment, PartitionState
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.replication.partition import Role
-from kafkalite.testing.simulation.convergence import differences
+from kafkalite.testing.simulation.convergence import differences, leftovers
+from kafkalite.testing.znodes import Znode
+from kafkalite.zk.znodes.groups import Generation, encode_generation, generation_path, members_path
 
 TP = TopicPartition("t", 0)
 
@@ -38,3 +40,23 @@ def test_only_replicas_serve(replicas: tuple[int, ...], role: Role, expected: li
     state = PartitionState("t", 0, ZERO_UUID, 1, 3, replicas, 1, 0, -1, PartitionAssignment(replicas))
     servers = {1: broker(state, Role.LEADER), 2: broker(state, role)}
     assert differences({TP: state}, 1, servers) == expected
+
+
+@pytest.mark.parametrize(
+    ("claimed", "members", "told"),
+    [
+        (True, ("a", "b"), ["/consumers/g has the members a, b"]),
+        (True, (), []),
+        (False, ("a",), []),
+    ],
+    ids=["members stayed", "empty", "no coordinator, so no sessions"],
+)
+def test_groups_whose_clients_have_ended(claimed: bool, members: tuple[str, ...], told: list[str]) -> None:
+    nodes = {
+        generation_path("g"): Znode(encode_generation(Generation(3)), 1, 1, 0),
+        members_path("g", 2): Znode(b"", 1, 1, 0, children={"former": None}),
+        members_path("g", 3): Znode(b"", 1, 1, 0, children=dict.fromkeys(members)),
+    }
+    if claimed:
+        nodes["/consumers/g/coordinator"] = Znode(b"{}", 1, 1, 0)
+    assert leftovers(nodes) == told

@@ -29,6 +29,11 @@ class Coordinator:
         self._link: Link | None = None
         self._closed = False
 
+    @property
+    def broker(self) -> str:
+        """Host of the broker that was asked last; empty once it is to be looked up anew."""
+        return "" if self._address is None else self._address[0]
+
     async def ask(self, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any) -> Any:
         """One request to it. Raises :class:`ConnectionLost`, and ``ApiError`` while it cannot be found."""
         cluster = self._cluster

@@ -5,6 +5,7 @@ Answers to: ``org.apache.kafka.clients.consumer.KafkaConsumer`` with ``subscribe
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kafkalite.common.tasks import spawn
@@ -25,6 +26,10 @@ class MemberSettings:
     membership: MembershipSettings
     commit: float = 0.5
     """Seconds between commits."""
+    commits_first: bool = False
+    """Whether it commits before it looks whether it still is a member, as an application does that works for long."""
+    in_flight: int = 1
+    """Commits that it has under way at most; more than one: it does not wait for their answers."""
     fetch: FetchSettings = field(default_factory=FetchSettings)
     patience: Patience = field(default_factory=Patience)
 
@@ -135,6 +140,8 @@ class Member:
         self._reader = GroupReader(self._cluster, settings.name, settings.membership, settings.fetch)
         self._cluster.changed = self._reader.fetcher.kick
         self._committed: dict[TopicPartition, tuple[int, int]] = {}
+        """What was asked last of each partition, unless that was refused."""
+        self._under_way = 0
         self._stopping = False
         self._killed = False
 
@@ -164,12 +171,15 @@ class Member:
                 if reader.membership.rejoin:
                     # Before what was read is given up: the next owner goes on from there.
                     await self._commit()
+                if settings.commits_first and host.clock.monotonic() >= due:
+                    await self._commit()
+                    due = host.clock.monotonic() + settings.commit
                 if await reader.turn() and host.clock.monotonic() >= due:
                     await self._commit()
                     due = host.clock.monotonic() + settings.commit
                 if not reader.membership.rejoin:
                     await host.sleep(settings.membership.heartbeat * (0.8 + 0.4 * host.rng.random()))
-            if not self._killed:
+            if not self._killed and not self.evicted:
                 await self._commit()
                 await reader.membership.leave()
         except EvictedError:
@@ -186,6 +196,25 @@ class Member:
         }
         if not due or self._killed or membership.generation < 0 or membership.lost:
             return
-        if await membership.commit(due):
+        if self.settings.in_flight == 1:
+            await self._commit_offsets(due)
+        elif self._under_way < self.settings.in_flight:
+            spawn(self._commit_meanwhile(due), f"a commit of {self.settings.name}")
+
+    async def _commit_meanwhile(self, due: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self._under_way += 1
+        try:
+            await self._commit_offsets(due)
+        except EvictedError:
+            self.evicted = self._stopping = True
+        finally:
+            self._under_way -= 1
+
+    async def _commit_offsets(self, due: Mapping[TopicPartition, tuple[int, int]]) -> None:
+        self._committed.update(due)
+        if await self._reader.membership.commit(due):
             self.commits += 1
-            self._committed.update(due)
+            return
+        for partition, found in due.items():
+            if self._committed.get(partition) == found:
+                del self._committed[partition]

@@ -16,6 +16,8 @@ from kafkalite.network.client import ConnectionLost
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import request_class
 from kafkalite.testing.history.events import (
+    Heartbeat,
+    Heartbeating,
     OffsetCommitted,
     OffsetCommitting,
     OffsetFetched,
@@ -174,17 +176,21 @@ class Membership:
             return None
         self.rejoin = self.lost = False
         names = tuple(map(str, assigned))
-        self._host.note(Owned(self.settings.group, self.generation, self._owner, names))
+        self._host.note(Owned(self.settings.group, self.generation, self._owner, names, self._coordinator.broker))
         return assigned
 
     async def heartbeat(self) -> bool:
         """Say that the member lives; whether the coordinator heard it."""
+        who = self.settings.group, self.generation, self._owner, self.member_id
+        self._host.note(Heartbeating(*who))
         answer = await self._ask(ApiKey.HEARTBEAT, None, **self._identity())
         if answer is None:
             return False
         code = ErrorCode(answer.error_code)
         if code:
             self._refused("Heartbeat", code)
+        else:
+            self._host.note(Heartbeat(*who, self._coordinator.broker))
         return code in (E.NONE, E.REBALANCE_IN_PROGRESS)
 
     async def leave(self) -> None:
@@ -281,7 +287,7 @@ class Membership:
             self._host.violation(f"{self._owner}: OffsetFetch answered for {sorted(found)}, not for {wanted}")
             return None
         for partition, offset in found.items():
-            self._host.note(OffsetFetched(self._owner, group, str(partition), offset))
+            self._host.note(OffsetFetched(self._owner, group, str(partition), offset, self._coordinator.broker))
         return found
 
     # What errors mean

@@ -24,6 +24,9 @@ from kafkalite.testing.simulation.clients.transactions import AbortableError, Gr
 _ENOUGH = 200
 """Records that were read and wait, at which no more are fetched."""
 
+_DWELLS = 0.25
+"""The part of the transactions that stay open for a while with their offsets staged."""
+
 
 @dataclass(frozen=True)
 class TransformerSettings:
@@ -37,6 +40,8 @@ class TransformerSettings:
     """Records of a transaction at most."""
     aborted: float = 0.05
     """The part of the transactions that it aborts by itself."""
+    dwell: float = 0.0
+    """The longest time, in seconds, that it sometimes takes between its offsets and the end of a transaction."""
     timeout_ms: int = 10_000
     lives: int = 4
     """Processes, one after another, where one is fenced."""
@@ -117,6 +122,8 @@ class _Process:
                 host.note(Derived(identity, group, str(partition), given.offset))
             session.sender.kick()
             await session.send_offsets(member, offsets)
+            if settings.dwell and host.rng.random() < _DWELLS:
+                await host.sleep(host.rng.uniform(0, settings.dwell))
             if host.rng.random() < settings.aborted:
                 await session.abort()
                 await reader.rewind()

@@ -1,0 +1,229 @@
+"""What compaction may do to a log: every compacted segment is held against those that it replaces.
+
+Answers to: nothing in Kafka. Deterministic.
+
+Replicas are compacted one by one, and a key that is written once more hides what was lost of it before. So the end of a
+history shows little of what a round did wrong; here it shows at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from kafkalite.log.cleaner import log_cleaner
+from kafkalite.log.cleaner.job import CleanerConfig, CleanJob
+from kafkalite.log.cleaner.plan import LogToClean, make_job
+from kafkalite.log.config import LogConfig
+from kafkalite.log.log import Log
+from kafkalite.log.log_dir import LogDir
+from kafkalite.log.segment import Segment
+from kafkalite.log.services import LogServices
+from kafkalite.log.values import AbortedTxn
+from kafkalite.record.batch import BatchHeader, CorruptRecordError, iter_headers
+from kafkalite.record.records import iter_records
+
+
+class Record(NamedTuple):
+    """One record as a segment holds it; ``horizon_ms``: until when its batch keeps tombstones, ``None``: not known."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    producer_id: int
+    transactional: bool
+    horizon_ms: int | None
+
+
+class Content(NamedTuple):
+    """What stands in segments, in order; markers only among the ``batches``."""
+
+    batches: tuple[BatchHeader, ...]
+    records: tuple[Record, ...]
+
+
+class Bounds(NamedTuple):
+    """A log as a round on it began: its last stable offset, the last batch of each producer, and when that was."""
+
+    stable: int
+    last_offsets: dict[int, int]
+    now_ms: int
+
+
+class Compactions:
+    """All rounds of a history. ``tell`` is called with each fault."""
+
+    def __init__(self, tell: Callable[[str], object]) -> None:
+        self._tell = tell
+        self._bounds: dict[str, Bounds] = {}
+        self._kept: dict[str, dict[int, tuple[int, ...]]] = {}
+        """Folder → base offset of a compacted segment → the offsets that it holds."""
+
+    def begun(self, log: Log, now_ms: int) -> None:
+        """A round on ``log`` begins."""
+        last = {entry.producer_id: entry.last_offset for entry in log.producer_state.entries.values()}
+        self._bounds[log.dir] = Bounds(log.last_stable_offset, last, now_ms)
+
+    def swap(self, log: Log, replaces: Sequence[int], replace: Callable[[], None]) -> None:
+        """``replace`` puts a compacted segment in the place of ``replaces``."""
+        base, last = replaces[0], replaces[-1]
+        old = _content(segment for segment in log.segments if segment.base_offset in replaces)
+        later = [segment for segment in log.segments if segment.base_offset > last]
+        end = later[0].base_offset if later else log.log_end_offset
+        aborted = log.aborted_transactions(base, log.log_end_offset + 1)
+        replace()
+        new = _content(segment for segment in log.segments if segment.base_offset == base)
+        kept = self._kept.setdefault(log.dir, {})
+        for each in [each for each in kept if base <= each < end]:
+            del kept[each]
+        kept[base] = tuple(record.offset for record in new.records)
+        bounds = self._bounds.get(log.dir)
+        if bounds is not None:
+            for fault in round_faults(old, new, lambda: _content(later).records, aborted, bounds, base, end):
+                self._tell(f"{log.dir}: compaction of the offsets {base} to {end - 1}: {fault}")
+
+    def loaded(self, log: Log) -> None:
+        """A start has loaded ``log``: what a finished round has kept is there, as far as the log reaches."""
+        kept = self._kept.get(log.dir)
+        if not kept:
+            return
+        there = {record.offset for record in _content(log.segments).records}
+        for base, offsets in kept.items():
+            lost = [each for each in offsets if log.log_start_offset <= each < log.log_end_offset and each not in there]
+            if lost:
+                self._tell(
+                    f"{log.dir}: of the compacted segment {base} the offsets {lost[0]} to {lost[-1]} are gone after a "
+                    f"start, the log ends at {log.log_end_offset}"
+                )
+        self.cut(log, log.log_end_offset)
+
+    def cut(self, log: Log, offset: int) -> None:
+        """``log`` loses what lies at and above ``offset``: it is given that as the leader holds it then."""
+        kept = self._kept.get(log.dir, {})
+        self._kept[log.dir] = {base: offsets for base, offsets in kept.items() if max(offsets, default=-1) < offset}
+
+    def removed(self, log: Log) -> None:
+        """``log`` is deleted."""
+        self._kept.pop(log.dir, None)
+
+
+def round_faults(
+    old: Content,
+    new: Content,
+    later: Callable[[], Iterable[Record]],
+    aborted: Sequence[AbortedTxn],
+    bounds: Bounds,
+    base: int,
+    end: int,
+) -> Iterator[str]:
+    """What is wrong with ``new``, which stands for ``old``, from offset ``base`` to below ``end``; ``later`` reads the
+    records behind it."""
+    before = {record.offset: record for record in old.records}
+    after = {record.offset: record for record in new.records}
+    for offset, record in after.items():
+        was = before.get(offset)
+        if was is None or (was.key, was.value) != (record.key, record.value):
+            yield f"another record stands at offset {offset} now"
+            return
+    ends = {(batch.producer_id, batch.last_offset) for batch in new.batches}
+    for producer, last in bounds.last_offsets.items():
+        if base <= last < end and (producer, last) not in ends:
+            yield f"the last batch of producer {producer}, which ended at offset {last}, is gone"
+    dropped = [record for offset, record in before.items() if offset not in after and record.key is not None]
+    latest = _latest(old.records, aborted, bounds.stable)
+    alone = [
+        record
+        for record in dropped
+        if latest.get(record.key, -1) <= record.offset and not _may_go(record, aborted, bounds.now_ms)
+    ]
+    if alone:
+        latest = _latest(later(), aborted, bounds.stable)
+    for record in alone:
+        if latest.get(record.key, -1) <= record.offset:
+            what = "value" if record.value is not None else "tombstone"
+            yield f"offset {record.offset}, the last committed {what} of key {record.key!r}, is gone"
+
+
+def _latest(records: Iterable[Record], aborted: Sequence[AbortedTxn], stable: int) -> dict[bytes | None, int]:
+    """The last offset of each key that is below ``stable`` and of no aborted transaction."""
+    return {
+        record.key: record.offset for record in records if record.offset < stable and not _is_aborted(record, aborted)
+    }
+
+
+def _may_go(record: Record, aborted: Sequence[AbortedTxn], now_ms: int) -> bool:
+    """Whether a record may go though no later one has its key."""
+    is_over = record.value is None and record.horizon_ms is not None and record.horizon_ms <= now_ms
+    return is_over or _is_aborted(record, aborted)
+
+
+def _is_aborted(record: Record, aborted: Sequence[AbortedTxn]) -> bool:
+    return record.transactional and any(
+        txn.producer_id == record.producer_id and txn.first_offset <= record.offset <= txn.last_offset
+        for txn in aborted
+    )
+
+
+def _content(segments: Iterable[Segment]) -> Content:
+    """Read past the machine's disk, so that no fault of it is met; what a flipped bit has damaged ends its segment."""
+    batches: list[BatchHeader] = []
+    records: list[Record] = []
+    for segment in segments:
+        data = memoryview(Path(segment.path).read_bytes())[: segment.size]
+        with suppress(CorruptRecordError):
+            for position, header in iter_headers(data):
+                batches.append(header)
+                if header.is_control:
+                    continue
+                horizon, transactional = header.delete_horizon_ms, header.is_transactional
+                for record in iter_records(data, header, position):
+                    records.append(
+                        Record(record.offset, record.key, record.value, header.producer_id, transactional, horizon)
+                    )
+    return Content(tuple(batches), tuple(records))
+
+
+@contextmanager
+def checked_compactions(tell: Callable[[str], object]) -> Iterator[None]:
+    """Within, every compacted segment is checked as it is put in, and looked for at each start; ``tell`` is called
+    with each fault."""
+    compactions = Compactions(tell)
+    replace, load = Log.replace_segments, LogDir.load
+    cutting, removed = log_cleaner.LogCleaner.cutting, log_cleaner.LogCleaner.removed
+
+    def checked_job(chosen: LogToClean, number: int, now_ms: int, config: CleanerConfig) -> CleanJob:
+        compactions.begun(chosen.log, now_ms)
+        return make_job(chosen, number, now_ms, config)
+
+    def checked_replace(
+        self: Log, base_offset: int, size: int, suffixes: Sequence[str], replaces: Sequence[int]
+    ) -> None:
+        compactions.swap(self, replaces, lambda: replace(self, base_offset, size, suffixes, replaces))
+
+    def checked_load(self: LogDir, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
+        logs = load(self, config_of, services)
+        for loaded in logs:
+            compactions.loaded(loaded)
+        return logs
+
+    def checked_cutting(self: log_cleaner.LogCleaner, cut: Log, offset: int) -> None:
+        compactions.cut(cut, offset)
+        cutting(self, cut, offset)
+
+    def checked_removed(self: log_cleaner.LogCleaner, gone: Log) -> None:
+        compactions.removed(gone)
+        removed(self, gone)
+
+    with ExitStack() as stack:
+        for owner, name, made in (
+            (log_cleaner, "make_job", checked_job),
+            (Log, "replace_segments", checked_replace),
+            (LogDir, "load", checked_load),
+            (log_cleaner.LogCleaner, "cutting", checked_cutting),
+            (log_cleaner.LogCleaner, "removed", checked_removed),
+        ):
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, made)
+        yield

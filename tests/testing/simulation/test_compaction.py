@@ -1,0 +1,109 @@
+"""What a round of compaction left out, or changed, is told at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.log.values import AbortedTxn
+from kafkalite.record.batch import BatchHeader
+from kafkalite.testing.simulation.compaction import (
+    Bounds,
+    Compactions,
+    Content,
+    Record,
+    checked_compactions,
+    round_faults,
+)
+from tests.log.cleaner_support import clean
+from tests.log.support import LogHouse, batch, fill
+
+NOT_ABORTED: tuple[AbortedTxn, ...] = ()
+ABORTED = (AbortedTxn(7, 2, 4, 2),)
+
+
+def value(offset: int, key: bytes = b"k", *, pid: int = -1) -> Record:
+    return Record(offset, key, b"v", pid, pid >= 0, None)
+
+
+def tombstone(offset: int, horizon_ms: int | None) -> Record:
+    return Record(offset, b"k", None, -1, False, horizon_ms)
+
+
+def faults(
+    old: tuple[Record, ...],
+    new: tuple[Record, ...],
+    later: tuple[Record, ...] = (),
+    aborted: tuple[AbortedTxn, ...] = NOT_ABORTED,
+    stable: int = 100,
+) -> list[str]:
+    bounds = Bounds(stable, {}, 1000)
+    return list(round_faults(Content((), old), Content((), new), lambda: later, aborted, bounds, 0, 10))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "later", "aborted"),
+    [
+        ((value(1), value(2)), (value(2),), (), NOT_ABORTED),
+        ((value(1),), (), (value(12),), NOT_ABORTED),
+        ((tombstone(1, 1000),), (), (), NOT_ABORTED),
+        ((value(2, pid=7),), (), (), ABORTED),
+        ((Record(1, None, b"v", -1, False, None),), (), (), NOT_ABORTED),
+    ],
+    ids=["superseded", "superseded later", "its time is over", "aborted", "without a key"],
+)
+def test_what_may_go(
+    old: tuple[Record, ...], new: tuple[Record, ...], later: tuple[Record, ...], aborted: tuple[AbortedTxn, ...]
+) -> None:
+    assert faults(old, new, later, aborted) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "aborted", "stable", "told"),
+    [
+        ((value(1),), (), NOT_ABORTED, 100, "offset 1, the last committed value of key b'k', is gone"),
+        ((tombstone(1, None),), (), NOT_ABORTED, 100, "offset 1, the last committed tombstone of key b'k', is gone"),
+        ((tombstone(1, 1001),), (), NOT_ABORTED, 100, "offset 1, the last committed tombstone of key b'k', is gone"),
+        ((value(1), value(3, pid=7)), (), ABORTED, 100, "offset 1, the last committed value of key b'k', is gone"),
+        ((value(1), value(5)), (value(5),), NOT_ABORTED, 4, "offset 1, the last committed value of key b'k', is gone"),
+        ((value(1),), (value(1, b"other"),), NOT_ABORTED, 100, "another record stands at offset 1 now"),
+        ((value(1),), (value(1), value(2)), NOT_ABORTED, 100, "another record stands at offset 2 now"),
+    ],
+    ids=["last value", "tombstone", "tombstone too soon", "aborted took its place", "uncommitted", "changed", "added"],
+)
+def test_what_may_not_go(
+    old: tuple[Record, ...], new: tuple[Record, ...], aborted: tuple[AbortedTxn, ...], stable: int, told: str
+) -> None:
+    assert faults(old, new, (), aborted, stable) == [told]
+
+
+def test_the_last_batch_of_a_producer_stays() -> None:
+    last = BatchHeader(4, 0, 0, 2, 0, 0, 1, 0, 0, 7, 0, 3, 0)
+    bounds = Bounds(100, {7: 5, 8: 20}, 1000)
+    assert list(round_faults(Content((last,), ()), Content((last,), ()), lambda: (), (), bounds, 0, 10)) == []
+    assert list(round_faults(Content((last,), ()), Content((), ()), lambda: (), (), bounds, 0, 10)) == [
+        "the last batch of producer 7, which ended at offset 5, is gone"
+    ]
+
+
+def test_a_start_finds_what_a_round_kept(tmp_path: Path) -> None:
+    house = LogHouse(str(tmp_path), cleanup_policy=("compact",))
+    log = house.create()
+    fill(log, [batch(3), batch(1)])
+    log.roll()
+    fill(log, [batch(1)])
+    told: list[str] = []
+    with checked_compactions(told.append):
+        clean(log)
+    assert told == []
+    compactions = Compactions(told.append)
+    base, made = log.segments[0].base_offset, Path(log.segments[0].path)
+    compactions.swap(log, [base], lambda: None)
+    compactions.loaded(log)
+    assert told == []
+    made.write_bytes(b"")
+    log.segments[0].size = 0
+    compactions.loaded(log)
+    assert len(told) == 1
+    assert "of the compacted segment 0 the offsets" in told[0]

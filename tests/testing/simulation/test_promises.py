@@ -1,0 +1,184 @@
+"""What a coordinator told a client, and ZooKeeper or a replica does not have, is told at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkalite.common.types import TopicPartition
+from kafkalite.testing.history.events import (
+    Committed,
+    Heartbeat,
+    Heartbeating,
+    Initialized,
+    OffsetCommitted,
+    OffsetFetched,
+    OffsetFetching,
+    Owned,
+    RecordId,
+    Sent,
+)
+from kafkalite.testing.simulation.invariants import Kind, ZnodeChange
+from kafkalite.testing.simulation.promises import Promises, Surroundings
+from kafkalite.testing.znodes import Znode
+from kafkalite.zk.znodes import claims, consumers, offsets, topics
+from kafkalite.zk.znodes.groups import Generation, encode_generation, generation_path
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata, StagedOffsets, TxnProducer
+from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState, encode_transaction, id_path
+
+TP = TopicPartition("t", 0)
+S = TransactionState
+
+
+class House:
+    """The tree, with group g and topic t; nothing is open anywhere, unless :attr:`open_on` says where."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.open_on = ""
+        self.nodes = {consumers.group_path("g"): znode(b"", 1), topics.topic_path("t"): znode(b"", 1)}
+        around = Surroundings(self.nodes, lambda _tp, _id, _epoch: self.open_on, lambda: self.now, {}, 3.0)
+        self.promises = Promises(around, self.told.append)
+        self.now = 0.0
+        self.zxid = 1
+
+    def put(self, path: str, data: bytes) -> None:
+        """One znode is written."""
+        self.zxid += 1
+        self.nodes[path] = znode(data, self.zxid)
+        above = path.rpartition("/")[0]
+        self.nodes.setdefault(above, znode(b"", 1)).children[path.rpartition("/")[2]] = None
+        self.promises.committed(self.zxid, [ZnodeChange(Kind.CHANGED, path, data)])
+
+    def transaction(self, state: TransactionState) -> None:
+        """The transaction of producer 5 in epoch 0 comes to ``state``."""
+        data = encode_transaction(
+            TransactionMetadata("x", 5, 0, state=state, partitions=frozenset({TP}), groups=frozenset({"g"}))
+        )
+        self.put(id_path(3, "x"), data)
+
+    def stage(self) -> None:
+        """It stages offset 4."""
+        producer = TxnProducer("x", 5, 0)
+        path = f"{offsets.staged_path('g')}/{offsets.staged_name(producer)}"
+        self.put(path, offsets.encode_staged(StagedOffsets(producer, {TP: OffsetAndMetadata(4)})))
+
+
+def znode(data: bytes, mzxid: int) -> Znode:
+    return Znode(data, 1, mzxid, 0)
+
+
+@pytest.mark.parametrize(("stored", "told"), [(None, -1), (3, 3), (4, None), (5, None)])
+def test_an_acknowledged_offset_is_in_zookeeper(stored: int | None, told: int | None) -> None:
+    house = House()
+    if stored is not None:
+        house.put(consumers.offset_path("g", TP), str(stored).encode())
+    house.promises.note(OffsetCommitted("g", "t-0", 4, 2))
+    line = f"group g in t-0: the commit of offset 4 was acknowledged, ZooKeeper has had {told} at most"
+    assert house.told == ([] if told is None else [line])
+
+
+@pytest.mark.parametrize(("stored", "fine"), [(1, False), (2, True), (3, True)])
+def test_an_assignment_is_of_a_generation_that_zookeeper_has(stored: int, fine: bool) -> None:
+    house = House()
+    house.put(generation_path("g"), encode_generation(Generation(stored)))
+    house.promises.note(Owned("g", 2, "m", ("t-0",)))
+    line = f"group g: m was told its assignment in generation 2, ZooKeeper has {stored}"
+    assert house.told == ([] if fine else [line])
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_a_transaction_is_committed_once_that_is_decided(decided: bool) -> None:
+    house = House()
+    house.promises.note(Initialized("p.1", "x", 5, 0))
+    house.transaction(S.ONGOING)
+    house.promises.note(Sent(RecordId("p.1", 1), "t-0", 1))
+    if decided:
+        house.transaction(S.PREPARE_COMMIT)
+    house.promises.note(Committed("p.1", 1))
+    house.promises.note(Committed("p.1", 2))  # nothing was sent in it
+    line = "transaction 1 of p.1 was answered as committed, ZooKeeper has 0 decisions of producer (5, 0), not 1"
+    assert house.told == ([] if decided else [line])
+
+
+@pytest.mark.parametrize("how", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
+@pytest.mark.parametrize("who", ["", "2 of the ISR [1, 2] from offset 3 on"])
+def test_a_transaction_ends_once_every_partition_has_its_marker(how: TransactionState, who: str) -> None:
+    house = House()
+    house.transaction(S.ONGOING)
+    house.transaction(how)
+    house.open_on = who
+    house.transaction(S.COMPLETE_COMMIT if how is S.PREPARE_COMMIT else S.COMPLETE_ABORT)
+    line = f"transaction x of producer 5 ended, and in t-0 it is open on {who}"
+    assert house.told == ([line] if who else [])
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_transaction_ends_once_its_offsets_are_the_groups(copied: bool) -> None:
+    house = House()
+    house.put(consumers.offset_path("g", TP), b"2")
+    house.transaction(S.ONGOING)
+    house.stage()
+    house.transaction(S.PREPARE_COMMIT)
+    if copied:
+        house.put(consumers.offset_path("g", TP), b"4")
+    house.transaction(S.COMPLETE_COMMIT)
+    line = "transaction x of producer 5 ended, and its offset 4 of t-0 is not that of group g"
+    assert house.told == ([] if copied else [line])
+
+
+def heartbeat(house: House, generation: int, member: str) -> None:
+    """Broker 1 confirms a member of the group."""
+    house.promises.note(Heartbeating("g", generation, "m", member))
+    house.promises.note(Heartbeat("g", generation, "m", member, "broker-1"))
+
+
+def claimed() -> House:
+    """A group that broker 1 coordinates, in generation 2."""
+    house = House()
+    house.put(claims.coordinator_path(consumers.group_path("g")), claims.encode_claim(1, 0))
+    house.put(generation_path("g"), encode_generation(Generation(2)))
+    house.promises.note(Owned("g", 2, "other", (), "broker-1"))
+    return house
+
+
+@pytest.mark.parametrize(("generation", "fine"), [(1, False), (2, True)])
+def test_a_generation_that_is_over_is_not_confirmed(generation: int, fine: bool) -> None:
+    house = claimed()
+    heartbeat(house, generation, "m-1")
+    line = f"group g: m (m-1) in generation {generation} was confirmed by broker-1, which had begun generation 2"
+    assert house.told == ([] if fine else [line])
+
+
+def test_of_two_with_one_instance_one_is_confirmed() -> None:
+    house = claimed()
+    heartbeat(house, 2, "m-1")
+    heartbeat(house, 2, "m-2")
+    assert house.told == []
+    heartbeat(house, 2, "m-1")
+    assert house.told == [
+        "group g: m (m-1) in generation 2 was confirmed by broker-1, which had confirmed m-2 instead of it"
+    ]
+
+
+@pytest.mark.parametrize(("later", "fine"), [(3.4, True), (3.6, False)])
+def test_without_its_claim_a_coordinator_gives_up(later: float, fine: bool) -> None:
+    house = claimed()
+    path = claims.coordinator_path(consumers.group_path("g"))
+    del house.nodes[path]
+    house.promises.committed(9, [ZnodeChange(Kind.DELETED, path)])
+    house.now = later
+    heartbeat(house, 2, "m-1")
+    line = f"group g: m (m-1) in generation 2 was confirmed by broker-1, whose claim had ended {later} s before"
+    assert house.told == ([] if fine else [line])
+
+
+@pytest.mark.parametrize("state", [S.ONGOING, S.PREPARE_COMMIT])
+def test_no_offset_is_shown_past_an_open_transaction(state: TransactionState) -> None:
+    house = claimed()
+    house.transaction(S.ONGOING)
+    house.stage()
+    house.promises.note(OffsetFetching("m", "g"))
+    house.transaction(state)
+    house.promises.note(OffsetFetched("m", "g", "t-0", 2, "broker-1"))
+    line = "group g in t-0: offset 2 was shown to m, while the transaction x was open, which had staged another"
+    assert house.told == ([line] if state is S.ONGOING else [])

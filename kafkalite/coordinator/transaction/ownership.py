@@ -132,6 +132,12 @@ class Ownership:
 
     def _acquire(self, number: int) -> Future[StatePartition]:
         waiter: Future[StatePartition] = Future()
+        owned = self._owned.get(number)
+        if owned is not None:
+            # It was loaded while the caller read ZooKeeper. Loaded twice, it would have two sets of entries, of
+            # which each lacks what requests have made in the other.
+            waiter.callback(owned)
+            return waiter
         waiting = self._loading.get(number)
         if waiting is not None:
             waiting.append(waiter)

@@ -46,6 +46,12 @@ def _some_partition(inject: FaultInjector, rng: random.Random) -> TopicPartition
     return rng.choice(partitions) if partitions else None
 
 
+def _written_partition(inject: FaultInjector, rng: random.Random) -> TopicPartition | None:
+    """One to which every history writes: a follower of a quiet partition never falls behind."""
+    partitions = [tp for tp in inject.partitions() if tp.topic == "orders"]
+    return rng.choice(partitions) if partitions else None
+
+
 def _followers(inject: FaultInjector, tp: TopicPartition) -> list[int]:
     return [broker for broker in inject.replicas(tp) if broker != inject.leader(tp)]
 
@@ -338,7 +344,7 @@ async def isr_grows_with_unknown_outcome(inject: FaultInjector, rng: random.Rand
 
     The member counts for the high watermark as soon as the write is under way, and until it is known not to hold.
     """
-    tp = _some_partition(inject, rng)
+    tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER or not _followers(inject, tp):
         return
     leader = inject.leader(tp)
@@ -366,7 +372,7 @@ async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random
 
     It may join only with all that the leader had when its epoch began (KAFKA-7128).
     """
-    tp = _some_partition(inject, rng)
+    tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER or len(_followers(inject, tp)) < 2:
         return
     leader = inject.leader(tp)
@@ -391,7 +397,7 @@ async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random
 @_scenario()
 async def all_followers_lag(inject: FaultInjector, rng: random.Random) -> None:
     """No follower fetches, for longer than the ISR may wait: the leader stays alone in it, and refuses records."""
-    tp = _some_partition(inject, rng)
+    tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER:
         return
     leader, followers = inject.leader(tp), _followers(inject, tp)
@@ -409,7 +415,7 @@ async def truncated_while_it_flushes(inject: FaultInjector, rng: random.Random) 
 
     The flush says nothing of what was written after the truncation.
     """
-    tp = _some_partition(inject, rng)
+    tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER:
         return
     leader, followers = inject.leader(tp), _followers(inject, tp)

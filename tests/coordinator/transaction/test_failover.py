@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 import pytest
@@ -54,6 +55,23 @@ def test_what_a_dead_coordinator_decided_is_carried_out_by_the_next_without_bein
     assert {marker.coordinator_epoch for _, marker in house.leaders.markers} == {2}
     assert house.groups.claims[0].broker_id == second.id
     assert second.add(producer, T2).error is E.NONE
+
+
+def test_a_state_partition_is_loaded_once_where_a_producer_asks_while_orphans_are_looked_for(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    for steps in range(60):
+        house = House(1, latency=0.01)
+        house.clock.advance(2)
+        caplog.clear()
+        started = house.nodes[1].init()
+        house.clock.advance(steps * 0.005)
+        house.brokers_changed()
+        house.clock.advance(2)
+        assert started.error is E.NONE
+        loads = [record for record in caplog.messages if record.startswith("coordinates transaction state partition")]
+        assert len(loads) == 1, f"orphans were looked for {steps * 5} ms after the request"
 
 
 def test_an_open_transaction_goes_on_with_the_next_coordinator() -> None:

@@ -43,8 +43,15 @@ BUGS: Final = (
         "        if offset < cut.segments.active.base_offset:\n            self.abort(topic_partition)\n"
         "        if self.checkpoints.truncate",
         "        if self.checkpoints.truncate",
-        "a round ends where its log is truncated",
+        "two lines: a round ends where its log is truncated, and takes in only what is never truncated",
         "truncations during a round",
+        (
+            Edit(
+                "log/cleaner/plan.py",
+                "    uncleanable = min(log_.last_stable_offset, log_.segments.active.base_offset)\n",
+                "    uncleanable = log_.segments.active.base_offset\n",
+            ),
+        ),
     ),
     PlantedBug(
         "swap-after-the-old-are-gone",

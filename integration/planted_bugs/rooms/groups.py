@@ -73,8 +73,16 @@ BUGS: Final = (
         "coordinator/group/coordinator.py",
         "        self._manager.forget(group)\n        self._old.follow(group)\n",
         "        self._old.follow(group)\n",
-        "a new coordinator reads the offsets after its claim",
-        "coordinators that move, lagging ZooKeeper servers",
+        "two lines: a new coordinator reads the offsets after its claim, and what was read on a lost connection counts "
+        "no more",
+        "coordinators that move, lost connections to ZooKeeper",
+        (
+            Edit(
+                "zk/stores/watched.py",
+                "        if state is not SessionState.CONNECTED:\n            for cells",
+                "        if state is SessionState.EXPIRED:\n            for cells",
+            ),
+        ),
     ),
     PlantedBug(
         "generations-begin-anew",

@@ -138,7 +138,11 @@ class _FlippedBit:
     def draw(cls, disk: SimDisk, path: str, rng: random.Random) -> _FlippedBit | None:
         """A bit behind the header of some data batch: what the CRC protects, and no header tells."""
         data = Path(path).read_bytes() if os.path.exists(path) else b""
-        batches = [(start, header) for start, header in iter_headers(data) if not header.is_control]
+        batches = [
+            (start, header)
+            for start, header in iter_headers(data)
+            if not header.is_control and header.size > HEADER_SIZE
+        ]
         if not batches:
             return None
         start, header = rng.choice(batches)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from kafkalite.testing.simulation.scenarios import SCENARIOS
 from kafkalite.testing.simulation.workload import CLIENTS
 
-ACTIVE: Final = 12.0
+ACTIVE: Final = 10.0
 """Virtual seconds of disorder."""
 HEALING: Final = 20.0
 """Virtual seconds within which a healed cluster must be as it should be."""

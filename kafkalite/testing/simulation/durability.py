@@ -51,13 +51,18 @@ class Durability:
 
     def truncated(self, log: Log) -> None:
         """``log`` was cut: what is appended from now on is not taken for synced by the next start."""
-        try:
-            with open(f"{log.log_dir}/{RECOVERY_POINT}", "rb") as file:
-                point = decode_offsets(file.read()).get(log.topic_partition, 0)
-        except (FileNotFoundError, CheckpointError):
-            return
+        point = checkpointed_recovery_point(log)
         if log.log_dir in self._disks and point > log.recovery_point:
             self._tell(f"{log.dir}: was cut to {log.log_end_offset}, and its recovery point on the disk is {point}")
+
+
+def checkpointed_recovery_point(log: Log) -> int:
+    """The recovery point of ``log`` with which a start would begin; 0 where the disk has none."""
+    try:
+        with open(f"{log.log_dir}/{RECOVERY_POINT}", "rb") as file:
+            return decode_offsets(file.read()).get(log.topic_partition, 0)
+    except (FileNotFoundError, CheckpointError):
+        return 0
 
 
 def _offset_at(segment: Segment, position: int) -> int:

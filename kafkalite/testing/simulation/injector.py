@@ -23,6 +23,7 @@ from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import Role
 from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
 from kafkalite.testing.simulation.disk import SimDisk
+from kafkalite.testing.simulation.durability import checkpointed_recovery_point
 from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.wires import WINDOW
 from kafkalite.zk.znodes.controller import CONTROLLER
@@ -562,8 +563,8 @@ class FaultInjector:
     def flip_a_bit(self, broker: int, rng: random.Random) -> bool:
         """The disk gives one bit of a record wrong, in a segment that is closed and synced; ``False``: there is none.
 
-        Recovery does not read such a segment again, so the broker's log stays as long as it was. Nothing happens while
-        the machine may not lose records.
+        A start reads no segment that lies below the checkpoint of the recovery point, so the broker's log stays as long
+        as it was. Nothing happens while the machine may not lose records.
         """
         machine = self._cluster.brokers[broker]
         if self.healed or machine.server is None or not self._losses.allows_loss(broker):
@@ -574,7 +575,7 @@ class FaultInjector:
             for log in (partition.log for partition in logs if partition is not None)
             if isinstance(log, Log)
             for segment, following in pairwise(log.segments)
-            if following.base_offset <= log.recovery_point
+            if following.base_offset <= checkpointed_recovery_point(log)
         ]
         found = _FlippedBit.draw(machine.disk, rng.choice(segments), rng) if segments else None
         if found is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.types import TopicPartition
+from kafkalite.log.checkpoints import RECOVERY_POINT, encode_offsets
 from kafkalite.log.log import Log
 from kafkalite.record.batch import check_crc, iter_headers
 from kafkalite.testing.simulation.cluster import SimCluster, Status
@@ -94,6 +95,9 @@ def test_flipped_bit_is_in_a_synced_batch_and_is_mended(cluster: SimCluster) -> 
     assert not inject.flip_a_bit(1, random.Random(1)), "the only segment is still written"
     partition.log.roll()
     partition.log.flush()
+    assert not inject.flip_a_bit(1, random.Random(1)), "a start would read the segment again"
+    checkpoint = Path(partition.log.log_dir) / RECOVERY_POINT
+    checkpoint.write_bytes(encode_offsets({TP: partition.log.recovery_point}))
     segment = Path(partition.log.segments[0].path)
     before = segment.read_bytes()
     assert inject.flip_a_bit(1, random.Random(1))

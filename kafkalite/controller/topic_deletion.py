@@ -155,9 +155,18 @@ class TopicDeletion:
         self.block(sorted(topics), reason)
 
     async def replicas_back(self, broker_ids: Collection[int]) -> None:
-        """Brokers came: topics that waited for them go on."""
+        """Brokers came: topics that waited for them go on.
+
+        Where such a broker had deleted its logs, it is told again, because ZooKeeper still had the topic when it
+        started, and it made them anew.
+        """
         context = self._term.context
-        topics = {tp.topic for tp in context.partitions_on(broker_ids) if context.is_deleting(tp)}
+        dying = [tp for tp in context.partitions_on(broker_ids) if context.is_deleting(tp)]
+        for topic_partition in dying:
+            for broker_id in broker_ids:
+                if context.replica_phase(topic_partition, broker_id) is ReplicaPhase.DELETION_SUCCESSFUL:
+                    context.move_replica(topic_partition, broker_id, ReplicaPhase.NON_EXISTENT)
+        topics = {tp.topic for tp in dying}
         for name in sorted(topics):
             if context.deleting[name].blocked != REASSIGNED:
                 context.deleting[name].blocked = ""

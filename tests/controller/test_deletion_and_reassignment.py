@@ -107,6 +107,27 @@ def test_a_replica_that_could_not_be_deleted_is_tried_again_after_a_restart() ->
     assert not exists(house, "t")
 
 
+def test_broker_that_restarts_while_its_topic_is_being_deleted_is_told_again() -> None:
+    """It finds the topic in ZooKeeper still, and makes the log that it had deleted."""
+    house = House().start(1, 2, 3)
+    house.control(3)
+    house.topic("t", {0: [1, 2]})
+    house.kill(2)
+    run(house.admin.create_delete_topic("t"))
+    assert "1 <- stop t-0 at -2 and delete" in house.take()
+    house.kill(1)
+    house.start(1)
+    assert "1 <- stop t-0 at -2 and delete" in house.take()
+    assert exists(house, "t"), "broker 2 has its log still"
+    house.refuse.add(1)
+    house.bounce(1)
+    house.start(2)
+    assert exists(house, "t"), "broker 1 has not answered since it restarted"
+    house.refuse.clear()
+    house.clock.advance(1)
+    assert not exists(house, "t")
+
+
 def test_wishes_for_nothing_are_removed() -> None:
     house = House().start(1)
     house.control(1)

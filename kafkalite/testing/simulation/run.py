@@ -237,31 +237,44 @@ class _History:
         world.run_until(begin + ACTIVE)
 
     def _heal(self) -> None:
-        """Raises ``TimeoutError`` that says what is not as it should be."""
+        """Raises ``TimeoutError`` that says what is not as it should be.
+
+        The cluster converges without records that arrive, because they would tell followers what was to be told before.
+        """
         world = self._world
-        end = world.now + HEALING
         self._injector.heal()
+        end = world.now + HEALING
         world.run_until(world.now + _WORK_ON)
+        for client in self._clients:
+            client.stop()
+        self._wait_until_done(end)
+        stopped = world.now
+        self._wait_until_converged(end)
         probe = Producer(
             self._host(_PROBE),
             ProducerSettings(_PROBE, tuple(topic.name for topic in self._plan.topics), most=30, rate=50, keys=5),
         )
         self._begin(probe, _PROBE)
-        for client in self._clients:
-            client.stop()
-        if not world.run_until(lambda: not self._working, end):
-            raise TimeoutError(f"not done {HEALING:g} s after the healing: {', '.join(self._working)}")
+        end = world.now + HEALING
+        self._wait_until_done(end)
         if not probe.acknowledged:
             raise TimeoutError("after the healing no record was acknowledged")
-        stopped = world.now
-        while found := self._differences():
-            if world.now >= end:
-                raise TimeoutError(f"not as it should be {HEALING:g} s after the healing: " + "; ".join(found))
-            world.run_until(min(end, world.now + 0.25))
+        self._wait_until_converged(end)
         end = max(world.now, stopped + _LAST_SESSION)
         while left := leftovers(self._cluster.zookeeper.tree.nodes):
             if world.now >= end:
                 raise TimeoutError(f"{_LAST_SESSION:g} s after the last client has ended: {'; '.join(left)}")
+            world.run_until(min(end, world.now + 0.25))
+
+    def _wait_until_done(self, end: float) -> None:
+        if not self._world.run_until(lambda: not self._working, end):
+            raise TimeoutError(f"not done {HEALING:g} s after the healing: {', '.join(self._working)}")
+
+    def _wait_until_converged(self, end: float) -> None:
+        world = self._world
+        while found := self._differences():
+            if world.now >= end:
+                raise TimeoutError(f"not as it should be {HEALING:g} s after the healing: " + "; ".join(found))
             world.run_until(min(end, world.now + 0.25))
 
     def _judge(self) -> None:

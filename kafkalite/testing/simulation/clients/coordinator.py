@@ -19,7 +19,10 @@ _VERSION = 4
 
 
 class Coordinator:
-    """The coordinator of one ``key``; looked up when it is needed, and anew once :meth:`forget` was called."""
+    """The coordinator of one ``key``; looked up when it is needed, and anew once :meth:`forget` was called.
+
+    ``broker`` is the host of the broker that gave the last answer, for the caller that has just received it.
+    """
 
     def __init__(self, cluster: Cluster, kind: int, key: str) -> None:
         self._cluster = cluster
@@ -27,33 +30,36 @@ class Coordinator:
         self._key = key
         self._address: tuple[str, int] | None = None
         self._link: Link | None = None
+        self._linked_to = ""
+        self.broker = ""
         self._closed = False
-
-    @property
-    def broker(self) -> str:
-        """Host of the broker that was asked last; empty once it is to be looked up anew."""
-        return "" if self._address is None else self._address[0]
 
     async def ask(self, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any) -> Any:
         """One request to it. Raises :class:`ConnectionLost`, and ``ApiError`` while it cannot be found."""
         cluster = self._cluster
         if self._address is None:
-            self._address = await self._find()
+            found = await self._find()
+            # Another request that looked at the same time may have been told of another broker, and asks that one.
+            self._address = self._address or found
         if self._link is None or not self._link.connected:
-            link = cluster.host.connect(*self._address, cluster.name)
+            host, port = self._address
+            link = cluster.host.connect(host, port, cluster.name)
             try:
                 await link.connect(cluster.patience.connect)
             except ConnectionLost:
                 self.forget()
                 raise
-            self._link = link
+            self._link, self._linked_to = link, host
             if self._closed:
                 link.close()
+        asked = self._linked_to
         try:
-            return await cluster.ask(self._link, key, version, timeout, **fields)
+            answer = await cluster.ask(self._link, key, version, timeout, **fields)
         except ConnectionLost:
             self.forget()
             raise
+        self.broker = asked
+        return answer
 
     def forget(self) -> None:
         """It may have moved."""

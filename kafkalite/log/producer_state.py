@@ -50,7 +50,16 @@ class Staged:
 class ProducerStateManager:
     """Every producer that wrote to one partition and has not expired."""
 
-    __slots__ = ("_folder", "_ongoing", "_snapshots", "_unreplicated", "entries", "map_end_offset", "unsynced")
+    __slots__ = (
+        "_folder",
+        "_ongoing",
+        "_snapshots",
+        "_unreplicated",
+        "entries",
+        "has_expired",
+        "map_end_offset",
+        "unsynced",
+    )
 
     def __init__(self, folder: Folder, snapshots: Iterable[int] = ()) -> None:
         self._folder = folder
@@ -59,18 +68,27 @@ class ProducerStateManager:
         self._ongoing: dict[int, int] = {}
         self._unreplicated: list[CompletedTxn] = []
         self.map_end_offset = 0
+        self.has_expired = False
+        """Whether a producer has expired since the log was loaded."""
         self.unsynced: set[int] = set()
         """Offsets of snapshots that are not known to be on the disk."""
 
     # -- appending
 
     def stage(
-        self, headers: Sequence[tuple[int, BatchHeader]], buffer: Buffer, *, from_client: bool, checks: bool = True
+        self,
+        headers: Sequence[tuple[int, BatchHeader]],
+        buffer: Buffer,
+        *,
+        from_client: bool,
+        checks: bool = True,
+        all_known: bool = False,
     ) -> Staged | None:
         """Check batches, given with their positions in ``buffer``, and return what they change; ``None`` for nothing.
 
         ``checks`` is off for a follower and a recovery: what a leader took is taken. ``from_client`` adds the checks
-        of sequences and finds duplicates. Raises :class:`ApiError`.
+        of sequences and finds duplicates. ``all_known``: every producer that has written has an entry. Raises
+        :class:`ApiError`.
         """
         staged: Staged | None = None
         for position, header in headers:
@@ -94,7 +112,7 @@ class ProducerStateManager:
                 self._stage_marker(staged, entry, header, read_marker(buffer, position, header), checks)
                 continue
             if checks and from_client:
-                entry.check_sequence(header)
+                entry.check_sequence(header, all_known=all_known)
             try:
                 if entry.append_data(header):
                     staged.started.append((producer_id, header.base_offset))
@@ -159,6 +177,7 @@ class ProducerStateManager:
         ]
         for producer_id in old:
             del self.entries[producer_id]
+        self.has_expired = self.has_expired or bool(old)
         return len(old)
 
     def on_log_start(self, log_start_offset: int) -> None:
@@ -216,6 +235,7 @@ class ProducerStateManager:
                 continue
             for entry in loaded:
                 if entry.current_txn_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms:
+                    self.has_expired = True
                     continue
                 self.entries[entry.producer_id] = entry
                 if entry.current_txn_first_offset >= 0:

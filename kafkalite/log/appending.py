@@ -5,6 +5,8 @@ Answers to: ``kafka.log.UnifiedLog.{appendAsLeader,appendAsFollower}``. Determin
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
 from kafkalite.log.base import LogBase
@@ -60,7 +62,7 @@ class AppendingLog(LogBase):
                 or not entry.is_next(header.base_sequence)
             ):
                 entry = None
-                staged = self._stage(headers, valid.buffer, from_client, now_ms)
+                staged = self._stage(headers, valid.buffer, from_client)
                 if staged is not None and staged.duplicate is not None:
                     return self._duplicate(staged.duplicate, header, len(records), leader_epoch)
         last_offset = valid.last_offset
@@ -146,37 +148,19 @@ class AppendingLog(LogBase):
             header.last_offset,
         )
 
-    def _stage(self, headers: list[BatchHeader], buffer: Buffer, from_client: bool, now_ms: int) -> Staged | None:
+    def note_refusal(self, records: memoryview) -> None:
+        """The leader did not take ``records``, which their producer will send again."""
+        with suppress(CorruptRecordError):
+            for _, header in iter_headers(records):
+                self.producer_state.note_refusal(header)
+
+    def _stage(self, headers: list[BatchHeader], buffer: Buffer, from_client: bool) -> Staged | None:
         placed = []
         position = 0
         for header in headers:
             placed.append((position, header))
             position += header.size
-        header = headers[0]
-        may_be_unknown = header.base_sequence > 0 and header.producer_id not in self.producer_state.entries
-        all_known = from_client and may_be_unknown and self._knows_all_producers(now_ms)
-        return self.producer_state.stage(placed, buffer, from_client=from_client, all_known=all_known)
-
-    def _knows_all_producers(self, now_ms: int) -> bool:
-        """Whether a producer without an entry has surely written nothing here.
-
-        So it is while the log still has its first batch and that is younger than ``producer.id.expiration.ms``: then
-        neither retention, nor compaction, nor expiry can have taken a producer away. Kafka 3.9 takes any sequence of
-        a producer without an entry; later versions do so unless the log has never had a record (KAFKA-15591).
-        """
-        if self.log_start_offset or self.producer_state.has_expired:
-            return False
-        if not self.log_end_offset:
-            return True
-        first = self._guard(self._first_header)
-        if first is None or first.base_offset:
-            return False
-        return now_ms - first.max_timestamp < self._services.producer_expiration_ms
-
-    def _first_header(self) -> BatchHeader | None:
-        for _, header in self.segments[0].headers():
-            return header
-        return None
+        return self.producer_state.stage(placed, buffer, from_client=from_client)
 
     def _duplicate(self, batch: BatchMetadata, header: BatchHeader, size: int, leader_epoch: int) -> AppendInfo:
         first, last, stamp = batch.first_offset, batch.last_offset, batch.timestamp

@@ -116,24 +116,12 @@ class ProducerEntry:
                 f"producer {self.producer_id} sent epoch {header.producer_epoch}, but {self.producer_epoch} is current",
             )
 
-    def check_sequence(self, header: BatchHeader, *, all_known: bool) -> None:
-        """Raises OUT_OF_ORDER_SEQUENCE_NUMBER where batches of the producer are missing before this one.
-
-        ``all_known``: a producer without an entry has written nothing. Otherwise it may have been forgotten, and any
-        sequence is taken (KIP-360).
-        """
+    def check_sequence(self, header: BatchHeader) -> None:
+        """Raises OUT_OF_ORDER_SEQUENCE_NUMBER where batches of the producer are missing before this one."""
         if header.producer_epoch != self.producer_epoch:
-            if header.base_sequence == 0:
+            # The first batch of a new epoch starts anew; of a producer that is not known, anything is taken.
+            if header.base_sequence == 0 or self.producer_epoch == NO_EPOCH:
                 return
-            if self.producer_epoch == NO_EPOCH:
-                if not all_known:
-                    return
-                # The batches before it were refused and will be sent again. They could not be written behind it.
-                raise ApiError(
-                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"producer {self.producer_id} has written nothing here and starts with sequence "
-                    f"{header.base_sequence} instead of 0",
-                )
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"producer {self.producer_id} starts epoch {header.producer_epoch} with sequence "

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
 from kafkalite.log.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, Folder
-from kafkalite.log.producer_entry import BatchMetadata, CompletedTxn, EndTxnMarker, ProducerEntry
+from kafkalite.log.producer_entry import NO_EPOCH, BatchMetadata, CompletedTxn, EndTxnMarker, ProducerEntry
 from kafkalite.log.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkalite.record.batch import BatchHeader, CorruptRecordError
 from kafkalite.record.records import iter_records
@@ -21,6 +21,8 @@ from kafkalite.record.records import iter_records
 log = logging.getLogger(__name__)
 _CONTROL_KEY = struct.Struct(">hh")
 _CONTROL_VALUE = struct.Struct(">hi")
+_MOST_REFUSED = 1000
+"""Producers whose refused first batches are remembered, a partition; one that gives up never sends it again."""
 
 
 def read_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTxnMarker | None:
@@ -53,10 +55,10 @@ class ProducerStateManager:
     __slots__ = (
         "_folder",
         "_ongoing",
+        "_refused",
         "_snapshots",
         "_unreplicated",
         "entries",
-        "has_expired",
         "map_end_offset",
         "unsynced",
     )
@@ -67,28 +69,21 @@ class ProducerStateManager:
         self.entries: dict[int, ProducerEntry] = {}
         self._ongoing: dict[int, int] = {}
         self._unreplicated: list[CompletedTxn] = []
+        self._refused: dict[int, int] = {}
+        """Producers whose first batch was refused and will be sent again: id → epoch."""
         self.map_end_offset = 0
-        self.has_expired = False
-        """Whether a producer has expired since the log was loaded."""
         self.unsynced: set[int] = set()
         """Offsets of snapshots that are not known to be on the disk."""
 
     # -- appending
 
     def stage(
-        self,
-        headers: Sequence[tuple[int, BatchHeader]],
-        buffer: Buffer,
-        *,
-        from_client: bool,
-        checks: bool = True,
-        all_known: bool = False,
+        self, headers: Sequence[tuple[int, BatchHeader]], buffer: Buffer, *, from_client: bool, checks: bool = True
     ) -> Staged | None:
         """Check batches, given with their positions in ``buffer``, and return what they change; ``None`` for nothing.
 
         ``checks`` is off for a follower and a recovery: what a leader took is taken. ``from_client`` adds the checks
-        of sequences and finds duplicates. ``all_known``: every producer that has written has an entry. Raises
-        :class:`ApiError`.
+        of sequences and finds duplicates. Raises :class:`ApiError`.
         """
         staged: Staged | None = None
         for position, header in headers:
@@ -112,7 +107,9 @@ class ProducerStateManager:
                 self._stage_marker(staged, entry, header, read_marker(buffer, position, header), checks)
                 continue
             if checks and from_client:
-                entry.check_sequence(header, all_known=all_known)
+                if self._refused and entry.producer_epoch == NO_EPOCH:
+                    self._check_first(header)
+                entry.check_sequence(header)
             try:
                 if entry.append_data(header):
                     staged.started.append((producer_id, header.base_offset))
@@ -120,6 +117,29 @@ class ProducerStateManager:
                 if checks:
                     raise
         return staged
+
+    def note_refusal(self, header: BatchHeader) -> None:
+        """A batch was refused, and its producer will send it again: if it is the producer's first, none comes before.
+
+        Of a producer without an entry any sequence is taken, because it may have been forgotten (KIP-360). The second
+        batch in flight would be taken so, and the first could then be written only behind it, or not at all
+        (KAFKA-14359).
+        """
+        if header.producer_id >= 0 and header.base_sequence == 0 and header.producer_id not in self.entries:
+            if len(self._refused) >= _MOST_REFUSED:
+                del self._refused[next(iter(self._refused))]
+            self._refused[header.producer_id] = header.producer_epoch
+
+    def _check_first(self, header: BatchHeader) -> None:
+        if self._refused.get(header.producer_id) != header.producer_epoch:
+            return
+        if header.base_sequence:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"the first batch of producer {header.producer_id} was refused, and comes before sequence "
+                f"{header.base_sequence}",
+            )
+        del self._refused[header.producer_id]
 
     @staticmethod
     def _stage_marker(
@@ -177,7 +197,6 @@ class ProducerStateManager:
         ]
         for producer_id in old:
             del self.entries[producer_id]
-        self.has_expired = self.has_expired or bool(old)
         return len(old)
 
     def on_log_start(self, log_start_offset: int) -> None:
@@ -235,7 +254,6 @@ class ProducerStateManager:
                 continue
             for entry in loaded:
                 if entry.current_txn_first_offset < 0 and now_ms - entry.last_timestamp >= expiration_ms:
-                    self.has_expired = True
                     continue
                 self.entries[entry.producer_id] = entry
                 if entry.current_txn_first_offset >= 0:

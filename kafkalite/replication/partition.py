@@ -39,6 +39,8 @@ class Role(Enum):
 
 
 _LEADER = Role.LEADER
+_SENT_AGAIN = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
+"""Refusals of a leader after which every producer sends the same batch again."""
 _NO_ISR = committed((), -1)
 
 
@@ -192,14 +194,20 @@ class Partition:
         """Append where this broker leads. Raises :class:`ApiError`."""
         if self.role is not _LEADER:
             self.check_leader()
-        if acks == -1 and len(self.isr.committed) < self.min_in_sync:
-            raise ApiError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{self.topic_partition} has {len(self.isr.committed)} in-sync replicas of {self.min_in_sync} required",
+        try:
+            if acks == -1 and len(self.isr.committed) < self.min_in_sync:
+                raise ApiError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"{self.topic_partition} has {len(self.isr.committed)} in-sync replicas of {self.min_in_sync} "
+                    "required",
+                )
+            info: AppendInfo = self.log.append_as_leader(
+                records, self.leader_epoch, now_ms, from_client=from_client, required_acks=acks
             )
-        info: AppendInfo = self.log.append_as_leader(
-            records, self.leader_epoch, now_ms, from_client=from_client, required_acks=acks
-        )
+        except ApiError as error:
+            if error.code in _SENT_AGAIN:
+                self.log.note_refusal(records)
+            raise
         return info
 
     def fell_behind(self, old_end: int, now: float) -> None:

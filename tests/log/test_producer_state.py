@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.log.log import Log
 from kafkalite.log.producer_entry import BatchMetadata, ProducerEntry
 from kafkalite.log.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import CorruptRecordError, iter_headers
 
-from .support import NOW, LogHouse, batch, fill, marker
+from .support import NOW, LogHouse, batch, marker
 
 LAST = (1 << 31) - 1
-DAY_MS = 86_400_000
-"""What `producer.id.expiration.ms` is by default."""
 
 
 @pytest.fixture
@@ -30,8 +26,7 @@ def house(tmp_path: Path) -> LogHouse:
     ("before", "sent", "outcome"),
     [
         ([], (0, 0, 1), "taken"),
-        ([], (0, 77, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),  # What comes before it was refused.
-        ([], (1, 77, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
+        ([], (0, 77, 1), "taken"),  # A producer of which nothing is known any more may go on.
         ([(0, 0, 2)], (0, 2, 1), "taken"),
         ([(0, 0, 2)], (0, 3, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
         ([(0, 0, 2)], (0, 1, 1), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER),
@@ -53,8 +48,7 @@ def test_sequences(
     log.append_as_leader(batch(10), 0, NOW)
     offsets = {}
     for epoch, sequence, count in before:
-        # As a follower, which may begin with any sequence.
-        info = log.append_as_follower(batch(count, base=log.log_end_offset, pid=5, epoch=epoch, sequence=sequence))
+        info = log.append_as_leader(batch(count, pid=5, epoch=epoch, sequence=sequence), 0, NOW)
         offsets[epoch, sequence, count] = (info.first_offset, info.last_offset)
     end = log.log_end_offset
     epoch, sequence, count = sent
@@ -74,54 +68,33 @@ def test_sequences(
         assert info.first_offset == end
 
 
-def test_empty_log_takes_no_later_sequence_first(house: LogHouse) -> None:
-    """The second of two batches in flight, of which the first was refused, would take the first one's place."""
+def test_first_batch_that_was_refused_is_taken_before_the_second(house: LogHouse) -> None:
+    """The second of two in flight would take its place, because of an unknown producer any sequence is taken."""
     log = house.create()
+    log.note_refusal(batch(2, pid=5, sequence=0))
     with pytest.raises(ApiError) as refused:
         log.append_as_leader(batch(1, pid=5, sequence=2), 0, NOW)
     assert refused.value.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert log.append_as_leader(batch(2, pid=5, sequence=0), 0, NOW).last_offset == 1
-    assert log.append_as_leader(batch(1, pid=5, sequence=2), 0, NOW).first_offset == 2
+    assert log.append_as_leader(batch(1, pid=6, sequence=2), 0, NOW).first_offset == 0, "another producer"
+    assert log.append_as_leader(batch(2, pid=5, sequence=0), 0, NOW).last_offset == 2
+    assert log.append_as_leader(batch(1, pid=5, sequence=2), 0, NOW).first_offset == 3
 
 
-def _first_record_deleted(log: Log) -> None:
-    log.increment_log_start_offset(1)
-
-
-def _begun_in_the_middle(log: Log) -> None:
-    log.truncate_fully_and_start_at(7)
-
-
-def _other_expired(log: Log) -> None:
-    assert log.producer_state.expire(NOW, 1000) == 1
-
-
-@pytest.mark.parametrize(
-    ("forget", "timestamp", "now"),
-    [
-        pytest.param(_first_record_deleted, NOW, NOW, id="its records may have been deleted"),
-        pytest.param(_begun_in_the_middle, NOW, NOW, id="they may be below the start of a new replica"),
-        pytest.param(_other_expired, NOW, NOW, id="it may have expired since the start"),
-        pytest.param(None, NOW, NOW + DAY_MS, id="it may have expired before the start"),
-        pytest.param(None, NOW - DAY_MS, NOW, id="it may have expired, by the times of its records"),
-    ],
-)
-def test_producer_that_may_have_been_forgotten_goes_on(
-    house: LogHouse, forget: Callable[[Log], None] | None, timestamp: int, now: int
-) -> None:
-    """Any sequence is taken of it (KIP-360), because it will not send again what was acknowledged."""
+def test_producer_that_gave_its_refused_batch_up_goes_on_in_its_next_epoch(house: LogHouse) -> None:
     log = house.create()
-    fill(log, [batch(1, timestamp=timestamp), batch(1, timestamp=NOW - 1000, pid=6, sequence=0)])
-    if forget is not None:
-        forget(log)
-    assert log.append_as_leader(batch(1, pid=5, sequence=77), 0, now).first_offset == log.log_end_offset - 1
+    log.note_refusal(batch(2, pid=5, sequence=0))
+    assert log.append_as_leader(batch(1, pid=5, epoch=1, sequence=0), 0, NOW).first_offset == 0
 
 
-def test_compacted_log_may_have_lost_a_producer(house: LogHouse) -> None:
-    """The first batch of a log that a follower has copied behind a compaction is not at offset 0."""
+def test_refusal_of_other_than_a_first_batch_holds_nothing_back(house: LogHouse) -> None:
     log = house.create()
-    log.append_as_follower(batch(1, base=3))
-    assert log.append_as_leader(batch(1, pid=5, sequence=77), 0, NOW).first_offset == 4
+    log.note_refusal(memoryview(b"not a batch"))
+    log.note_refusal(batch(1))
+    log.note_refusal(batch(1, pid=5, sequence=3))
+    log.append_as_leader(batch(1, pid=6, sequence=0), 0, NOW)
+    log.note_refusal(batch(1, pid=6, sequence=0))
+    assert log.append_as_leader(batch(1, pid=5, sequence=4), 0, NOW).first_offset == 1
+    assert log.append_as_leader(batch(1, pid=6, sequence=1), 0, NOW).first_offset == 2
 
 
 def test_follower_takes_any_sequence(house: LogHouse) -> None:

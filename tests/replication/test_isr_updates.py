@@ -81,6 +81,29 @@ def test_min_insync_before_and_after_the_append(cluster: SimCluster) -> None:
     assert cluster[1].values() == ["a", "c"]
 
 
+def test_batch_behind_a_refused_first_one_is_not_taken_before_it(cluster: SimCluster) -> None:
+    """The ISR widens between two batches that a producer has in flight."""
+    cluster.network.cut |= {(2, 1), (3, 1)}
+    cluster[1].produce("a")
+    cluster.run(20)
+
+    def sent(sequence: int) -> Any:
+        records = batch("bc"[sequence], producer_id=5, producer_epoch=0, base_sequence=sequence)
+        answers: list[Any] = []
+        cluster[1].manager.append_records(60_000, -1, [(TP, records)], answers.extend)
+        cluster.run(1)
+        (answer,) = answers
+        return answer.error
+
+    assert sent(0) is ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.network.cut.clear()
+    cluster.run(20)
+    assert sent(1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert sent(0) is ErrorCode.NONE
+    assert sent(1) is ErrorCode.NONE
+    assert cluster[1].values() == ["a", "b", "c"]
+
+
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_shrink_with_unknown_outcome_keeps_the_wide_isr(cluster: SimCluster, applied: bool) -> None:
     lose_writes(cluster[1].zk, applied)

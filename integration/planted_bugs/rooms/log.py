@@ -145,13 +145,7 @@ BUGS: Final = (
         "                    staged.duplicate = None\n",
         "two lines: a batch that was sent again is answered with its first offset, or refused",
         "lost answers",
-        (
-            Edit(
-                "log/producer_state.py",
-                "                entry.check_sequence(header, all_known=all_known)\n",
-                "                pass\n",
-            ),
-        ),
+        (Edit("log/producer_state.py", "                entry.check_sequence(header)\n", "                pass\n"),),
     ),
     PlantedBug(
         "one-batch-is-remembered",

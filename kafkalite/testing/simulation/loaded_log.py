@@ -173,8 +173,27 @@ def _producer_faults(log: Log, batches: list[tuple[BatchHeader, memoryview]]) ->
         # A marker of a transaction whose batches are gone is all that is left of it.
         if found == expected or not entry.batches:
             continue
-        if not (log.config.compacted and _last_batch_compacted_away(known, entry, batches)):
-            yield f"producer {producer_id} has (epoch, sequence, transaction) {found}, its batches say {expected}"
+        if log.config.compacted and (
+            _last_batch_compacted_away(known, entry, batches) or _transaction_began_before(known, entry, batches)
+        ):
+            continue
+        yield f"producer {producer_id} has (epoch, sequence, transaction) {found}, its batches say {expected}"
+
+
+def _transaction_began_before(
+    known: ProducerEntry, rebuilt: ProducerEntry, batches: list[tuple[BatchHeader, memoryview]]
+) -> bool:
+    """Whether the open transaction of ``known`` began with a batch that compaction removed.
+
+    Compaction took the transaction for ended. If its marker is then lost with the power, the snapshot of before still
+    has where it began, and the batches that are left begin later.
+    """
+    began = known.current_txn_first_offset
+    return (
+        (known.producer_epoch, known.last_sequence) == (rebuilt.producer_epoch, rebuilt.last_sequence)
+        and 0 <= began < rebuilt.current_txn_first_offset
+        and not any(header.base_offset <= began <= header.last_offset for header, _ in batches)
+    )
 
 
 def _last_batch_compacted_away(

@@ -62,6 +62,32 @@ def test_a_snapshot_may_tell_of_a_batch_that_was_compacted_away(tmp_path: Path) 
     assert log.append_as_leader(batch(1, pid=1, sequence=3), 0, NOW).first_offset == 5
 
 
+def test_open_transaction_may_begin_with_a_batch_that_was_compacted_away(tmp_path: Path) -> None:
+    """Its marker was there when the log was compacted, and is lost."""
+    house = LogHouse(str(tmp_path), cleanup_policy=("compact",))
+    log = house.create()
+    # The same key in all batches: only the last one of each producer below the bound stays.
+    fill(log, [batch(1, pid=1, sequence=n, transactional=True) for n in range(2)])
+    fill(log, [batch(1, pid=2, sequence=0)])
+    log.roll()
+    fill(log, [batch(1, pid=2, sequence=1)])
+    whole = log.segments.active.size
+    log.append_as_leader(marker(1, commit=True), 0, NOW, from_client=False)
+    log.update_high_watermark(log.log_end_offset)
+    assert clean(log) == 3
+    path = log.segments.active.path
+    log.close()
+    os.truncate(path, whole)
+    loaded = house.load(recovery_point=3)
+    assert [header.base_offset for segment in loaded.segments for _, header in segment.headers()] == [1, 2, 3]
+    assert loaded.producer_state.entries[1].current_txn_first_offset == 0
+    assert check_loaded_log(loaded) == []
+    loaded.producer_state.entries[1].current_txn_first_offset = 2
+    assert check_loaded_log(loaded) == [
+        f"{loaded.dir}: producer 1 has (epoch, sequence, transaction) (0, 1, 2), its batches say (0, 1, 1)"
+    ]
+
+
 @pytest.mark.parametrize(
     ("offset", "sequence"),
     [

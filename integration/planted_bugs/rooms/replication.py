@@ -147,26 +147,16 @@ BUGS: Final = (
         "laggard-stays-in-the-isr",
         _ROOM,
         "replication/partition.py",
-        "            and now - follower.last_caught_up > max_lag\n",
-        "            and now - follower.last_caught_up > max_lag\n"
-        "            and len(self.isr.committed) > self.min_in_sync\n",
-        "a follower that does not fetch leaves the ISR, also the last one: else the partition stands still",
-        "a follower that is cut off for long while another is out",
-    ),
-    PlantedBug(
-        "answers-of-an-earlier-question",
-        _ROOM,
-        "replication/fetcher.py",
-        "            if fetch is None or fetch.delayed or fetch.sent_in > number:\n",
-        "            if fetch is None:\n",
-        "an answer to a question that was asked at another offset is dropped",
-        "slow answers, truncations",
+        "            and now - follower.last_caught_up > max_lag\n        )\n",
+        "            and now - follower.last_caught_up > max_lag\n        )\n"
+        "        return out if len(self.isr.committed) - len(out) >= self.min_in_sync else frozenset()\n",
+        "followers that do not fetch leave the ISR, also below `min.insync.replicas`: else the partition stands still",
+        "followers that are cut off for long",
         (
             Edit(
-                "replication/fetcher.py",
-                "            if partition.role is not Role.FOLLOWER or partition.leader_epoch != fetch.leader_epoch:\n"
-                "                continue\n",
-                "",
+                "replication/partition.py",
+                "        end = self.log.log_end_offset\n        return frozenset(\n",
+                "        end = self.log.log_end_offset\n        out = frozenset(\n",
             ),
         ),
     ),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 
-from kafkalite.log.checkpoints import RECOVERY_POINT, CheckpointError, decode_offsets
+from kafkalite.log.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, CheckpointError, decode_offsets
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.marks import CLEAN_SHUTDOWN_FILE
@@ -32,6 +32,12 @@ class Durability:
         disk = self._disks.get(directory.path)
         if disk is not None and disk.may_be_there(f"{directory.path}/{CLEAN_SHUTDOWN_FILE}"):
             self._tell(f"{directory.path}: a process works here, and the mark of a clean shutdown may be on the disk")
+
+    def loaded(self, log: Log) -> None:
+        """``log`` was loaded: it takes no record for committed that was not known to be when the process ended."""
+        known = max(_checkpointed(log, HIGH_WATERMARK), log.log_start_offset)
+        if log.log_dir in self._disks and log.high_watermark > known:
+            self._tell(f"{log.dir}: starts with the high watermark {log.high_watermark}, the checkpoint says {known}")
 
     def recovery_point_set(self, log: Log) -> None:
         """The recovery point of ``log`` may have risen: everything below it is on the disk."""
@@ -58,8 +64,13 @@ class Durability:
 
 def checkpointed_recovery_point(log: Log) -> int:
     """The recovery point of ``log`` with which a start would begin; 0 where the disk has none."""
+    return _checkpointed(log, RECOVERY_POINT)
+
+
+def _checkpointed(log: Log, name: str) -> int:
+    """What the checkpoint file ``name`` has for ``log``; 0 where it has nothing."""
     try:
-        with open(f"{log.log_dir}/{RECOVERY_POINT}", "rb") as file:
+        with open(f"{log.log_dir}/{name}", "rb") as file:
             return decode_offsets(file.read()).get(log.topic_partition, 0)
     except (FileNotFoundError, CheckpointError):
         return 0

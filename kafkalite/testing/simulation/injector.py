@@ -11,12 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from kafkalite.cluster.model import PartitionState
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.log.files import CLEANED_SUFFIX
+from kafkalite.log.flushing import FlushWork
 from kafkalite.log.log import Log
 from kafkalite.record.batch import HEADER_SIZE, CorruptRecordError, check_crc, iter_headers, read_any_header
 from kafkalite.testing.ensemble import EnsembleClient
@@ -26,6 +28,7 @@ from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.durability import checkpointed_recovery_point
 from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.wires import WINDOW
+from kafkalite.testing.simulation.world import Life
 from kafkalite.zk.znodes.controller import CONTROLLER
 
 _LOOK = 0.05
@@ -167,6 +170,24 @@ class _FlippedBit:
             self.flip()
 
 
+class SlowFlush(NamedTuple):
+    """A flush that the disk has done, and whose outcome the process does not know before :meth:`finish`."""
+
+    log: Log
+    work: FlushWork
+    life: Life | None
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether the log was truncated since, and appended to."""
+        return self.log.cuts > self.work.cuts and self.log.log_end_offset >= self.work.end
+
+    def finish(self) -> None:
+        """The process learns of the outcome, where it lives."""
+        if self.life is not None and self.life.alive:
+            self.log.flushed(self.work)
+
+
 class FaultInjector:
     """What a scenario may look at and do. Methods are harmless where another scenario was faster.
 
@@ -222,6 +243,23 @@ class FaultInjector:
         """Its replicas."""
         state = self._state(tp)
         return () if state is None else state.replicas
+
+    def ends(self, tp: TopicPartition) -> dict[int, int]:
+        """Where the log ends of each replica whose process lives."""
+        found = {}
+        for broker in self.replicas(tp):
+            machine = self._cluster.brokers[broker]
+            partition = machine.last_partition(tp) if machine.is_alive else None
+            if partition is not None and partition.log is not None:
+                found[broker] = partition.log.log_end_offset
+        return found
+
+    def known_end(self, tp: TopicPartition, follower: int) -> int:
+        """Where the follower's log ends, as the leader knows; -1 where there is no leader."""
+        machine = self._cluster.brokers.get(self.leader(tp))
+        partition = machine.last_partition(tp) if machine is not None and machine.is_alive else None
+        known = None if partition is None else partition.followers.get(follower)
+        return -1 if known is None else known.log_end_offset
 
     def controller(self) -> int | None:
         """Id of the controller as ZooKeeper says."""
@@ -553,6 +591,25 @@ class FaultInjector:
         if not self.healed or not seconds:
             self.count += bool(seconds)
             self._cluster.brokers[broker].disk.slowness = seconds
+
+    def begin_flush(self, broker: int, tp: TopicPartition) -> SlowFlush | None:
+        """A flush of the log is due by its time, and the disk has done it; the broker does not know yet.
+
+        ``None``: all is on the disk, or the broker does not hold the partition.
+        """
+        machine = self._cluster.brokers[broker]
+        partition = machine.last_partition(tp) if machine.is_alive and not self.healed else None
+        log = None if partition is None else partition.log
+        work = log.prepare_flush() if isinstance(log, Log) else None
+        if work is None or not isinstance(log, Log):
+            return None
+        self.count += 1
+        self._world.note(f"a flush of {tp} to {work.end} takes long", machine.host)
+        try:
+            work.run()
+        except OSError:
+            return None
+        return SlowFlush(log, work, machine.life)
 
     def mend_disk(self, broker: int) -> None:
         """Undo :meth:`break_disk`."""

@@ -65,6 +65,7 @@ def checked_logs(tell: Callable[[str], object], durability: Durability) -> Itera
         logs = load(self, config_of, services)
         durability.began(self)
         for loaded in logs:
+            durability.loaded(loaded)
             durability.recovery_point_set(loaded)
             for fault in check_loaded_log(loaded):
                 tell(f"loaded: {fault}")

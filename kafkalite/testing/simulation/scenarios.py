@@ -353,11 +353,16 @@ async def isr_grows_with_unknown_outcome(inject: FaultInjector, rng: random.Rand
     if not await inject.wait_until(lambda: laggard not in inject.isr(tp), 6):
         inject.release(laggard, leader)
         return
-    inject.swallow_zookeeper_answers(leader)
+    # The leader learns of the shrinking: with that write under way it would begin no other.
+    await inject.sleep(rng.uniform(0.1, 0.3))
+    inject.slow_zookeeper(leader, rng.uniform(0.1, 0.3))
     inject.release(laggard, leader)
-    await inject.wait_until(lambda: laggard in inject.isr(tp), 1.5)
+    await inject.wait_until(lambda: laggard in inject.isr(tp), 3)
     inject.hold(laggard, leader)
-    await inject.sleep(rng.uniform(0.3, 2))
+    # With its connection the leader loses the answer, which is on its way.
+    inject.reset_zookeeper_connection(leader)
+    await inject.sleep(rng.uniform(0.5, 2))
+    inject.unslow_zookeeper(leader)
     if rng.random() < 0.5:
         inject.kill(leader)
     inject.mend_zookeeper(leader)
@@ -404,7 +409,8 @@ async def all_followers_lag(inject: FaultInjector, rng: random.Random) -> None:
     for follower in followers:
         inject.hold(leader, follower)
         await inject.sleep(rng.uniform(0, 0.5))
-    await inject.sleep(rng.uniform(4, 9))
+    await inject.wait_until(lambda: inject.isr(tp) == (leader,) or inject.leader(tp) != leader, 9)
+    await inject.sleep(rng.uniform(0.1, 1))
     for follower in followers:
         inject.release(leader, follower)
 
@@ -421,12 +427,18 @@ async def truncated_while_it_flushes(inject: FaultInjector, rng: random.Random) 
     leader, followers = inject.leader(tp), _followers(inject, tp)
     for follower in followers:
         inject.hold(leader, follower)
-    await inject.sleep(rng.uniform(0.3, 1.4))
+    await inject.wait_until(lambda: inject.ends(tp).get(leader, 0) > min(inject.ends(tp).values(), default=0), 1)
     inject.slow_disk(leader, rng.uniform(0.2, 1.5))
+    flush = inject.begin_flush(leader, tp)
     inject.expire_session(leader)
+    await inject.wait_until(lambda: inject.leader(tp) not in (leader, NO_LEADER), 3)
+    await inject.sleep(rng.uniform(0.05, 0.2))
     for follower in followers:
         inject.release(leader, follower)
-    await inject.sleep(rng.uniform(0.5, 3))
+    if flush is not None:
+        await inject.wait_until(lambda: flush.is_overtaken, 4)
+        flush.finish()
+    await inject.sleep(rng.uniform(0, 1))
     inject.slow_disk(leader, 0)
 
 
@@ -722,12 +734,37 @@ async def held_fetch_of_an_earlier_life(inject: FaultInjector, rng: random.Rando
 
     It must not count as progress of the present follower (KIP-903 fences by broker epoch).
     """
-    tp = _some_partition(inject, rng)
+    tp = _written_partition(inject, rng)
     if tp is None or inject.leader(tp) == NO_LEADER or not _followers(inject, tp):
         return
     leader, follower = inject.leader(tp), rng.choice(_followers(inject, tp))
-    inject.hold(follower, leader, one_way=True)
-    await inject.sleep(rng.uniform(0.1, 0.8))
+
+    def asks_for_more() -> bool:
+        """Whether the follower has all, so that it could join the ISR, and the leader does not know."""
+        ends = inject.ends(tp)
+        return inject.known_end(tp, follower) < ends.get(leader, 0) == ends.get(follower, 0)
+
+    for _ in range(5):
+        inject.hold(follower, leader, one_way=True)
+        is_caught = await inject.wait_until(asks_for_more, rng.uniform(0.1, 0.8), look=0.002)
+        if is_caught or inject.leader(tp) != leader:
+            break
+        inject.release(follower, leader)
+        await inject.sleep(rng.uniform(0.05, 0.3))
+    if asks_for_more() and rng.random() < 0.8:
+        # Nothing more is written, and the leader takes the follower out by itself, within the same leader epoch.
+        clients = inject.clients()
+        for client in clients:
+            inject.pause_client(client)
+        await inject.wait_until(lambda: follower not in inject.isr(tp), 5)
+        inject.lose_power(follower)
+        inject.start(follower)
+        await inject.sleep(rng.uniform(0.2, 0.6))
+        inject.release(follower, leader)
+        await inject.sleep(rng.uniform(0, 0.5))
+        for client in clients:
+            inject.resume_client(client)
+        return
     inject.lose_power(follower)
     await inject.sleep(rng.uniform(0.05, 0.5))
     inject.start(follower)

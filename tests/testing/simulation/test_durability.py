@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.checkpoints import RECOVERY_POINT, encode_offsets
+from kafkalite.log.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, encode_offsets
 from kafkalite.log.config import LogConfig
 from kafkalite.log.fs import FilePool
 from kafkalite.log.loader import LogLoader
@@ -63,6 +63,15 @@ def test_what_was_flushed_is_on_the_disk(machine: Machine) -> None:
     machine.log.flush()
     machine.durability.recovery_point_set(machine.log)
     assert machine.told == []
+
+
+@pytest.mark.parametrize(("checkpoint", "is_told"), [(3, True), (4, False)])
+def test_a_start_with_a_high_watermark_above_the_checkpoint(machine: Machine, checkpoint: int, is_told: bool) -> None:
+    machine.fs.write_file(f"{machine.path}/{HIGH_WATERMARK}", encode_offsets({TP: checkpoint}))
+    machine.log.update_high_watermark(4)
+    machine.durability.loaded(machine.log)
+    told = f"{machine.path}/t-0: starts with the high watermark 4, the checkpoint says 3"
+    assert machine.told == ([told] if is_told else [])
 
 
 def test_a_recovery_point_above_what_was_synced(machine: Machine) -> None:

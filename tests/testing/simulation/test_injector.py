@@ -15,6 +15,7 @@ from kafkalite.record.batch import check_crc, iter_headers
 from kafkalite.testing.simulation.cluster import SimCluster, Status
 from kafkalite.testing.simulation.injector import FaultInjector
 from kafkalite.testing.simulation.world import World
+from tests.log.support import NOW, batch
 from tests.testing.simulation.slice import TOPIC, Workload
 
 TP = TopicPartition(TOPIC, 0)
@@ -111,3 +112,30 @@ def test_flipped_bit_is_in_a_synced_batch_and_is_mended(cluster: SimCluster) -> 
     inject.mend_bits(1)
     assert segment.read_bytes() == before
     assert not inject.reads_wrong_bits
+
+
+def test_a_process_learns_of_a_slow_flush_where_it_lives(cluster: SimCluster) -> None:
+    inject = FaultInjector(cluster)
+    assert len(set(inject.ends(TP).values())) == 1, "all replicas hold the same"
+    follower = next(broker for broker in inject.replicas(TP) if broker != inject.leader(TP))
+    assert inject.known_end(TP, follower) == inject.ends(TP)[follower]
+    flush, other = inject.begin_flush(1, TP), inject.begin_flush(2, TP)
+    assert flush is not None
+    assert other is not None
+    assert flush.log.recovery_point < flush.work.end
+    flush.finish()
+    assert flush.log.recovery_point == flush.work.end
+    inject.kill(2)
+    other.finish()
+    assert other.log.recovery_point < other.work.end
+
+
+def test_a_slow_flush_is_overtaken_by_a_truncation(cluster: SimCluster) -> None:
+    flush = FaultInjector(cluster).begin_flush(1, TP)
+    assert flush is not None
+    flush.log.truncate_to(flush.work.end - 1)
+    was_overtaken = flush.is_overtaken
+    flush.log.append_as_leader(batch(1), 0, NOW)
+    assert (was_overtaken, flush.is_overtaken) == (False, True), "only what is appended may be taken for flushed"
+    flush.finish()
+    assert flush.log.recovery_point < flush.work.end

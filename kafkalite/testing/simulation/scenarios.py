@@ -373,7 +373,7 @@ async def isr_grows_with_unknown_outcome(inject: FaultInjector, rng: random.Rand
 
 @_scenario()
 async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random) -> None:
-    """A follower that was out of the ISR fetches from a leader whose high watermark is that of an old checkpoint.
+    """A follower that was out of the ISR fetches from a leader that has not heard how far the former one was.
 
     It may join only with all that the leader had when its epoch began (KAFKA-7128).
     """
@@ -382,20 +382,18 @@ async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random
         return
     leader = inject.leader(tp)
     laggard, heir = rng.sample(_followers(inject, tp), 2)
-    inject.kill(laggard)
-    if not await inject.wait_until(lambda: laggard not in inject.isr(tp), 2):
-        inject.start(laggard)
-        return
-    await inject.sleep(rng.uniform(0.1, 0.8))
-    inject.kill(heir)
-    inject.kill(leader)
+    inject.hold(laggard, leader)
+    inject.slow_zookeeper(leader, rng.uniform(0.1, 0.3))
+    if await inject.wait_until(lambda: laggard not in inject.isr(tp), 6):
+        # The high watermark moves once the leader knows that the ISR is smaller; its heir does not hear of that.
+        inject.hold(leader, heir, one_way=True)
+        await inject.sleep(rng.uniform(0.3, 0.6))
+    inject.unslow_zookeeper(leader)
+    inject.expire_session(leader)
+    await inject.wait_until(lambda: inject.leader(tp) == heir, 2)
     inject.hold(leader, heir)
-    await inject.sleep(rng.uniform(0.1, 0.5))
-    inject.start(laggard)
-    inject.start(heir)
     await inject.sleep(rng.uniform(0.5, 2))
-    inject.start(leader)
-    await inject.sleep(rng.uniform(0.5, 2))
+    inject.release(laggard, leader)
     inject.release(leader, heir)
 
 

@@ -105,7 +105,8 @@ class _History:
         self._events: list[Event] = []
         self._violations: list[str] = []
         self._keepers = Keepers(cluster, self._injector.power_losses, self._violations.append)
-        max_lag = int({**SETTINGS, **plan.settings}["replica.lag.time.max.ms"]) / 1000
+        settings = {**SETTINGS, **plan.settings}
+        max_lag = int(settings["replica.lag.time.max.ms"]) / 1000
         self._laggards = Laggards(cluster, max_lag, self._injector.is_cut_off, self._violations.append)
         self._promises = Promises(
             Surroundings(
@@ -113,7 +114,7 @@ class _History:
                 self._keepers.where_open,
                 lambda: world.now,
                 self._injector.unaware,
-                int(plan.settings["zookeeper.session.timeout.ms"]) / 1000,
+                int(settings["zookeeper.session.timeout.ms"]) / 1000,
             ),
             self._violations.append,
         )

@@ -41,7 +41,7 @@ def produce(
         "bootstrap.servers": cluster.bootstrap,
         "compression.type": codec,
         # No batch ends before the last record is given or the batch is full; `flush` waits for no linger.
-        "linger.ms": 60_000,
+        "linger.ms": 20_000,
         "log_level": 0,
     }
     if transaction:

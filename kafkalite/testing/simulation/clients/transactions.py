@@ -166,7 +166,7 @@ class Transactions:
 
     async def end(self, *, commit: bool) -> None:
         """Commit or abort; done when the decision is durable. A :class:`FencedError` whose ``args[0]`` is true was
-        the answer to the first attempt: the transaction was not ended that way."""
+        the answer to the first attempt that may have been carried out: the transaction was not ended that way."""
 
         async def attempt() -> ErrorCode:
             answer = await self._coordinator.ask(ApiKey.END_TXN, 3, **self._head(), committed=commit)
@@ -204,6 +204,9 @@ class Transactions:
                     raise FencedError(first)
                 if code in _ABORTABLE:
                     raise AbortableError(code.name)
+                if code in (E.COORDINATOR_NOT_AVAILABLE, E.REQUEST_TIMED_OUT):
+                    # The coordinator lost ZooKeeper while it wrote: what was asked may have been done.
+                    first = False
                 if code in COORDINATOR_MOVED or code is E.REQUEST_TIMED_OUT:
                     asked.forget()
                 elif code is E.CONCURRENT_TRANSACTIONS:

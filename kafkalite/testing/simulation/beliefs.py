@@ -13,10 +13,9 @@ The end of a history shows a wrong belief only where it lasts; here it shows at 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from kafkalite.apis.services import BrokerServices
@@ -25,11 +24,9 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.log.files import dir_name
 from kafkalite.replication.partition import Role
 from kafkalite.testing.simulation.cluster import SimBroker
-from kafkalite.testing.simulation.invariants import Kind, ZnodeChange
+from kafkalite.testing.simulation.invariants import TOPIC_PATH, Kind, ZnodeChange
 from kafkalite.zk.znodes import brokers, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
-
-_TOPIC: Final = re.compile(r"^/brokers/topics/([^/]+)$")
 
 
 class _Led(NamedTuple):
@@ -52,20 +49,20 @@ class _Life:
 class Beliefs:
     """Looks at ``machines`` (brokers by id) after each committed transaction, and tells what breaks the rules.
 
-    ``registration`` says how a broker is registered in a session, ``None`` where it is not. ``may_have_lost``: machines
-    that lost power, or whose disks failed.
+    ``registration`` says how a broker is registered in a session, ``None`` where it is not. ``power_losses``: how
+    often each machine lost power.
     """
 
     def __init__(
         self,
         machines: Mapping[int, SimBroker],
         registration: Callable[[int, int], Broker | None],
-        may_have_lost: Mapping[int, int],
+        power_losses: Mapping[int, int],
         tell: Callable[[str], object],
     ) -> None:
         self._machines = machines
         self._registration = registration
-        self._may_have_lost = may_have_lost
+        self._power_losses = power_losses
         self._tell = tell
         self._lives: dict[int, _Life] = {}
         self._led: dict[_Led, tuple[int, int]] = {}
@@ -75,7 +72,7 @@ class Beliefs:
         """ZooKeeper has committed ``changes``."""
         is_about_leaders = False
         for change in changes:
-            match = _TOPIC.match(change.path)
+            match = TOPIC_PATH.match(change.path)
             if match is not None:
                 self._topic(match[1], change)
             is_about_leaders |= change.path.endswith("/state") or change.path.startswith(brokers.IDS)
@@ -132,5 +129,5 @@ class Beliefs:
             for broker in assignment.replicas:
                 machine = self._machines[broker]
                 folder = machine.folder / "logs" / dir_name(TopicPartition(topic, number))
-                if broker not in self._may_have_lost and Path(folder).exists():
+                if broker not in self._power_losses and Path(folder).exists():
                     self._tell(f"topic {topic} was deleted, and broker {broker} still has {folder.name}")

@@ -21,8 +21,8 @@ from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.groups import decode_generation
 from kafkalite.zk.znodes.topics import TopicAssignment
 
-_STATE: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)/state$")
-_TOPIC: Final = re.compile(r"^/brokers/topics/([^/]+)$")
+STATE_PATH: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)/state$")
+TOPIC_PATH: Final = re.compile(r"^/brokers/topics/([^/]+)$")
 _BROKER: Final = re.compile(r"^/brokers/ids/(\d+)$")
 TRANSACTION_PATH: Final = re.compile(r"^/transactions/\d+/ids/([^/]+)$")
 GENERATION_PATH: Final = re.compile(r"^/consumers/([^/]+)/generation$")
@@ -55,7 +55,7 @@ def znode_change(op: Create | SetData | Delete) -> ZnodeChange:
 
 def is_state(path: str) -> bool:
     """Whether ``path`` is that of a partition's state."""
-    return _STATE.match(path) is not None
+    return STATE_PATH.match(path) is not None
 
 
 class _Led(NamedTuple):
@@ -80,8 +80,8 @@ class ZnodeInvariants:
         self._producers: dict[str, tuple[int, int]] = {}
         self._found: list[str] = []
         self._takers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], ZnodeChange], None]], ...] = (
-            (_TOPIC, self._topic),
-            (_STATE, self._state),
+            (TOPIC_PATH, self._topic),
+            (STATE_PATH, self._state),
             (TRANSACTION_PATH, self._transaction),
             (GENERATION_PATH, self._generation),
             (_BROKER, self._broker),

@@ -262,20 +262,21 @@ class _History:
             raise TimeoutError("after the healing no record was acknowledged")
         self._wait_until_converged(end)
         end = max(world.now, stopped + _LAST_SESSION)
-        while left := leftovers(self._cluster.zookeeper.tree.nodes):
-            if world.now >= end:
-                raise TimeoutError(f"{_LAST_SESSION:g} s after the last client has ended: {'; '.join(left)}")
-            world.run_until(min(end, world.now + 0.25))
+        nodes = self._cluster.zookeeper.tree.nodes
+        self._wait_for_none(lambda: leftovers(nodes), end, f"{_LAST_SESSION:g} s after the last client has ended")
 
     def _wait_until_done(self, end: float) -> None:
         if not self._world.run_until(lambda: not self._working, end):
             raise TimeoutError(f"not done {HEALING:g} s after the healing: {', '.join(self._working)}")
 
     def _wait_until_converged(self, end: float) -> None:
+        self._wait_for_none(self._differences, end, f"not as it should be {HEALING:g} s after the healing")
+
+    def _wait_for_none(self, look: Callable[[], list[str]], end: float, what: str) -> None:
         world = self._world
-        while found := self._differences():
+        while found := look():
             if world.now >= end:
-                raise TimeoutError(f"not as it should be {HEALING:g} s after the healing: " + "; ".join(found))
+                raise TimeoutError(f"{what}: {'; '.join(found)}")
             world.run_until(min(end, world.now + 0.25))
 
     def _judge(self) -> None:

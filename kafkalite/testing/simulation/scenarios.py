@@ -52,6 +52,11 @@ def _written_partition(inject: FaultInjector, rng: random.Random) -> TopicPartit
     return rng.choice(partitions) if partitions else None
 
 
+def _some_coordinator(inject: FaultInjector, rng: random.Random) -> int | None:
+    coordinators = inject.coordinators()
+    return rng.choice(coordinators) if coordinators else None
+
+
 def _followers(inject: FaultInjector, tp: TopicPartition) -> list[int]:
     return [broker for broker in inject.replicas(tp) if broker != inject.leader(tp)]
 
@@ -365,7 +370,6 @@ async def isr_grows_with_unknown_outcome(inject: FaultInjector, rng: random.Rand
     inject.unslow_zookeeper(leader)
     if rng.random() < 0.5:
         inject.kill(leader)
-    inject.mend_zookeeper(leader)
     inject.release(laggard, leader)
     await inject.sleep(rng.uniform(0.5, 2))
     inject.start(leader)
@@ -943,10 +947,9 @@ async def last_of_the_isr_stops_first(inject: FaultInjector, rng: random.Random)
 @_scenario("power")
 async def coordinator_loses_power(inject: FaultInjector, rng: random.Random) -> None:
     """The machine that coordinates a group or a transaction goes silent with requests under way."""
-    coordinators = inject.coordinators()
-    if not coordinators:
+    broker = _some_coordinator(inject, rng)
+    if broker is None:
         return
-    broker = rng.choice(coordinators)
     lost = inject.lose_power(broker)
     await inject.sleep(rng.uniform(0.5, 7) if lost else 0.1)
     inject.start(broker)
@@ -955,10 +958,9 @@ async def coordinator_loses_power(inject: FaultInjector, rng: random.Random) -> 
 @_scenario()
 async def coordinator_cut_off(inject: FaultInjector, rng: random.Random) -> None:
     """A coordinator answers from claims that it may have lost, while another broker takes its groups over."""
-    coordinators = inject.coordinators()
-    if not coordinators:
+    broker = _some_coordinator(inject, rng)
+    if broker is None:
         return
-    broker = rng.choice(coordinators)
     if rng.random() < 0.5:
         inject.cut_zookeeper(broker)
     else:
@@ -972,10 +974,9 @@ async def coordinator_cut_off(inject: FaultInjector, rng: random.Random) -> None
 async def coordinator_killed_at_its_work(inject: FaultInjector, rng: random.Random) -> None:
     """The coordinator of a transaction or a group dies, and its successor goes on where it stopped; twice."""
     for _ in range(2):
-        coordinators = inject.coordinators()
-        if not coordinators:
+        broker = _some_coordinator(inject, rng)
+        if broker is None:
             return
-        broker = rng.choice(coordinators)
         inject.kill(broker)
         await inject.sleep(rng.uniform(0.2, 2))
         inject.start(broker)
@@ -987,10 +988,9 @@ async def coordinator_forgotten_by_zookeeper(inject: FaultInjector, rng: random.
 
     It has to give its groups up by itself, because another broker has them by then.
     """
-    coordinators = inject.coordinators()
-    if not coordinators:
+    broker = _some_coordinator(inject, rng)
+    if broker is None:
         return
-    broker = rng.choice(coordinators)
     inject.cut_zookeeper(broker)
     await inject.sleep(rng.uniform(6, 12))
     inject.mend_zookeeper(broker)
@@ -1028,10 +1028,9 @@ async def pipeline_sleeps_with_staged_offsets(inject: FaultInjector, rng: random
 @_scenario()
 async def leaders_move_while_a_coordinator_does_not_hear_of_it(inject: FaultInjector, rng: random.Random) -> None:
     """Markers go to brokers that lead no more: they are refused, and have to be sent again to those that do."""
-    coordinators, controller = inject.coordinators(), inject.controller()
-    if not coordinators or controller is None:
+    broker, controller = _some_coordinator(inject, rng), inject.controller()
+    if broker is None or controller is None:
         return
-    broker = rng.choice(coordinators)
     inject.hold(controller, broker, one_way=True)
     server = inject.zookeeper_server_of(broker)
     if server is not None:

@@ -159,18 +159,12 @@ def _member(host: ClientHost, name: str, rng: random.Random) -> Client:
         rebalance_timeout=rng.uniform(2, 5),
         heartbeat=rng.uniform(0.1, 0.6),
     )
-    settings = MemberSettings(
-        name,
-        membership,
-        commit=rng.uniform(0.1, 0.8),
-        commits_first=rng.random() < 0.5,
-        in_flight=rng.choice((1, 1, 5)),
-        fetch=FetchSettings(rng.choice(tuple(Isolation))),
-    )
+    settings = _member_settings(name, membership, rng)
+    settings = replace(settings, fetch=FetchSettings(rng.choice(tuple(Isolation))))
     member = Member(host, settings)
     if is_static and rng.random() < 0.4:
         return Twins(host, member, Member(host, replace(settings, name=f"{name}-twin")), rng.uniform(1, 8))
-    return member if rng.random() < 0.5 else Passing(host, member, rng.uniform(2, 9), killed=rng.random() < 0.5)
+    return _perhaps_passing(host, member, rng)
 
 
 def _sticky_member(host: ClientHost, name: str, rng: random.Random) -> Client:
@@ -181,14 +175,20 @@ def _sticky_member(host: ClientHost, name: str, rng: random.Random) -> Client:
         session_timeout=rng.uniform(2, 6),
         heartbeat=rng.uniform(0.1, 0.6),
     )
-    settings = MemberSettings(
+    return _perhaps_passing(host, Member(host, _member_settings(name, membership, rng)), rng)
+
+
+def _member_settings(name: str, membership: MembershipSettings, rng: random.Random) -> MemberSettings:
+    return MemberSettings(
         name,
         membership,
         commit=rng.uniform(0.1, 0.8),
         commits_first=rng.random() < 0.5,
         in_flight=rng.choice((1, 1, 5)),
     )
-    member = Member(host, settings)
+
+
+def _perhaps_passing(host: ClientHost, member: Member, rng: random.Random) -> Client:
     return member if rng.random() < 0.5 else Passing(host, member, rng.uniform(2, 9), killed=rng.random() < 0.5)
 
 

@@ -22,12 +22,11 @@ from typing import Final
 
 from kafkalite.cluster.model import PartitionState
 from kafkalite.common.types import TopicPartition
-from kafkalite.testing.simulation.invariants import Kind, ZnodeChange
+from kafkalite.testing.simulation.invariants import STATE_PATH, Kind, ZnodeChange
 from kafkalite.zk.port import ZnodeStat
 from kafkalite.zk.znodes import brokers, controller, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
-_STATE: Final = re.compile(r"^/brokers/topics/([^/]+)/partitions/(\d+)/state$")
 _TAKEN_AWAY_BY_CONTROLLER: Final = re.compile(r"^/(brokers/topics/[^/]+|admin/delete_topics/[^/]+)$")
 _CLAIMED: Final = re.compile(r"^(/consumers/[^/]+|/transactions/\d+(?=/ids/))/(?!coordinator$|coordinator_epoch$).")
 _OFFSETS: Final = re.compile(r"^/consumers/[^/]+/(offsets|commits|staged)(/|$)")
@@ -72,7 +71,7 @@ class Writers:
             return session in (before.get(path), self._holders.get(path))
 
         path = change.path
-        if match := _STATE.match(path):
+        if match := STATE_PATH.match(path):
             self._state(TopicPartition(match[1], int(match[2])), change, holds(controller.CONTROLLER), session)
         elif match := _CLAIMED.match(path):
             is_allowed = holds(match[1] + _CLAIM)

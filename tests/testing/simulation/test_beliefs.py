@@ -66,10 +66,10 @@ class Setting:
     def __init__(self, folder: Path) -> None:
         self.machines = {number: Machine(folder / str(number)) for number in (1, 2)}
         self.epochs = {1: 100, 2: 100}
-        self.may_have_lost: dict[int, int] = {}
+        self.power_losses: dict[int, int] = {}
         self.told: list[str] = []
         self.beliefs = Beliefs(
-            cast("dict[int, SimBroker]", self.machines), self.registration, self.may_have_lost, self.told.append
+            cast("dict[int, SimBroker]", self.machines), self.registration, self.power_losses, self.told.append
         )
 
     def registration(self, broker: int, session: int) -> Broker | None:
@@ -143,7 +143,7 @@ def test_two_leaders_in_one_leader_epoch_are_seen(setting: Setting) -> None:
 def test_a_topic_that_goes_before_its_logs_is_seen(setting: Setting, lost_power: bool) -> None:
     (setting.machines[2].folder / "logs" / "t-0").mkdir(parents=True)
     if lost_power:
-        setting.may_have_lost[2] = 1
+        setting.power_losses[2] = 1
     setting.beliefs.committed([MADE])
     setting.beliefs.committed([GONE])
     assert setting.told == ([] if lost_power else ["topic t was deleted, and broker 2 still has t-0"])

@@ -37,7 +37,9 @@ BROKER_MEASURES: dict[str, tuple[str, Callable[[BrokerSample], float], Bound]] =
     "RSS": ("MiB", lambda sample: sample.rss, Bound(8, 0.10)),
     # Three a segment, and segments come and go in batches; a leak of one a minute is above.
     "file descriptors": ("", lambda sample: sample.descriptors, Bound(20, 0.10)),
-    "descriptors of other than log files": ("", lambda sample: sample.others, Bound(6)),
+    # Faults close connections, and clients open theirs when next they need them. One left behind by every fourth of
+    # an hour's faults is above.
+    "descriptors of other than log files": ("", lambda sample: sample.others, Bound(10)),
     "threads": ("", lambda sample: sample.threads, Bound(2)),
     "child processes": ("", lambda sample: sample.children, Bound(1)),
 }
@@ -218,6 +220,8 @@ class Endurance:
 OVERRIDES = {
     # A client that still knows a deleted topic asks for it, and would create it.
     "auto.create.topics.enable": "false",
+    # All of them run before the warm-up is over, so that another thread is one too many.
+    "background.threads": "4",
     "group.min.session.timeout.ms": "1000",
     "log.retention.check.interval.ms": "3000",
     "log.segment.delete.delay.ms": "2000",

@@ -6,7 +6,8 @@ The end of a history shows a write of a former controller, leader or coordinator
 shows at once. The rules:
 
 - a partition's state is created, deleted and given a new leader epoch by the session that claimed ``/controller``
-  last, under the present controller epoch;
+  last, under the present controller epoch; the controller elects, and puts no replica into an ISR, which it would do
+  only where the leader took that replica out after the controller had read the state;
 - a state keeps its leader epoch where its leader writes it, in the session in which the leader is registered; the
   leader changes the ISR alone, and says of each member that joins in which life of its log it was in sync;
 - topics, and the wishes to delete them, are taken away by the controller;
@@ -100,6 +101,10 @@ class Writers:
                 self._found.append(f"{epoch} was begun by a session that is not the controller's")
             elif state.controller_epoch != self._epoch:
                 self._found.append(f"{epoch} was begun in controller epoch {state.controller_epoch} of {self._epoch}")
+            elif before is not None and not set(state.isr) <= set(before.isr):
+                self._found.append(
+                    f"{epoch} was begun with the ISR {list(state.isr)}, the leader's was {list(before.isr)}"
+                )
         elif self._holders.get(brokers.broker_path(state.leader)) != session:
             self._found.append(f"{tp}: the ISR {list(state.isr)} was written in another session than its leader's")
         elif (state.leader, state.controller_epoch) != (before.leader, before.controller_epoch):

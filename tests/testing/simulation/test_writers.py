@@ -76,6 +76,10 @@ BROKEN: dict[str, tuple[Transactions, str]] = {
         [(FIRST, [state(5, (1, 2), controller_epoch=6)])],
         "was begun in controller epoch 6 of 7",
     ),
+    "an election with a member that the leader has taken out": (
+        [(SECOND, [state(4, (1,))]), (FIRST, [state(5, (1, 2))])],
+        "leader epoch 5 of t-0 was begun with the ISR [1, 2], the leader's was [1]",
+    ),
     "an ISR that another broker writes": ([(THIRD, [state(4, (1,))])], "in another session than its leader's"),
     "an ISR that a leader writes that is not registered": (
         [(SECOND, [gone("/brokers/ids/1")]), (SECOND, [state(4, (1,))])],
@@ -145,6 +149,7 @@ FINE: dict[str, Transactions] = {
         (0, [gone("/controller")]),
         (FIRST, [state(5, (1, 2))]),
     ],
+    "an election that takes a member out": [(FIRST, [state(5, (1,))])],
     "an ISR that shrinks": [(SECOND, [state(4, (1,))])],
     "an ISR that grows": [(SECOND, [state(4, (1, 2, 3))])],
     "another controller": [

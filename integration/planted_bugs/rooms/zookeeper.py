@@ -31,9 +31,19 @@ BUGS: Final = (
         "zk/stores/fenced.py",
         "        results = await client.multi(ops, session=writes[indexes[0]].fence.session)\n",
         "        results = await client.multi(ops)\n",
-        "three lines: a write is bound to the session of its claim, and checks it",
-        "requests under way when a session ends",
+        "four lines: a claim ends with its session, its writes are bound to that session and check it and the epoch",
+        "expired sessions of coordinators",
         (
+            Edit(
+                "coordinator/group/host.py",
+                "            self._term += 1\n            self._let_go_of_all()\n",
+                "            self._term += 1\n",
+            ),
+            Edit(
+                "coordinator/transaction/coordinator.py",
+                "            self._ownership.drop_all()\n",
+                "            pass\n",
+            ),
             Edit("zk/stores/fenced.py", "        if write.fence.session == client.session:\n", "        if True:\n"),
             Edit(
                 "zk/stores/claims.py",

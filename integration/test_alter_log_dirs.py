@@ -158,6 +158,7 @@ def test_another_broker_and_a_directory_of_it(cluster: LocalCluster, tmp_path: P
     assert read_everything(cluster, topic) == 50
 
 
+@pytest.mark.full
 def test_restarted_and_cancelled(cluster: LocalCluster, tree: Tree, tmp_path: Path) -> None:
     """A killed broker goes on with the copy that it had; asking for the present directory gives it up."""
     topic = create(cluster, "restarted", 1)

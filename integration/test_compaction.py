@@ -263,6 +263,7 @@ def kill_in_the_middle(cluster: LocalCluster) -> Callable[[str, Updates], None]:
     return disturb
 
 
+@pytest.mark.full
 @pytest.mark.kafkalite_only
 def test_updates_survive_kills_in_the_middle(make_cluster: ClusterFactory) -> None:
     """Line 7 in small: of many updates the last of each key, on every replica, for every client and every tool."""

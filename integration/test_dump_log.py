@@ -82,6 +82,7 @@ def test_segments_of_kafkalite(make_cluster: ClusterFactory) -> None:
         assert_same_dump([path for topic in topics.values() for path in files_of(cluster, broker_id, topic)])
 
 
+@pytest.mark.full
 @pytest.mark.kafkalite_only
 def test_after_truncation_by_leader_epoch(make_cluster: ClusterFactory) -> None:
     """A leader cut off from its followers takes records that nobody else has, dies, and comes back as a follower."""

@@ -168,6 +168,7 @@ def test_groups_and_offsets_are_deleted(ground: Ground, host: MemberHost) -> Non
     assert ground.group in listed and idle not in listed
 
 
+@pytest.mark.full
 def test_programs_that_read_in_groups(ground: Ground) -> None:
     """The console consumer goes on where its group was; ConsumerPerformance, which cannot do without a group."""
     topic = ground.topic(1, 20)
@@ -272,6 +273,7 @@ def test_transactions_are_listed_and_described(shared_cluster: LocalCluster) -> 
     producers["Ongoing"].abort_transaction(TIMEOUT)
 
 
+@pytest.mark.full
 def test_hanging_transactions_are_found_and_aborted(make_cluster: ClusterFactory) -> None:
     """A batch in a transaction that no coordinator knows: found, aborted at its offset; its readers go on."""
     cluster = make_cluster(1, {"transaction.partition.verification.enable": "false"})

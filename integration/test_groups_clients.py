@@ -6,6 +6,8 @@ from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
 
+import pytest
+
 from integration.harness.groups import (
     SOON,
     Ground,
@@ -34,6 +36,7 @@ class TestConfluent(GroupSuite):
         return python_host("confluent", log)
 
 
+@pytest.mark.full
 class TestKafkaPython(GroupSuite):
     """As it comes."""
 
@@ -44,6 +47,7 @@ class TestKafkaPython(GroupSuite):
         return python_host("kafka-python", log)
 
 
+@pytest.mark.full
 class TestAioKafka(GroupSuite):
     """As it comes."""
 

@@ -87,6 +87,7 @@ def test_console_producer_and_consumer(shared_cluster: LocalCluster, codec: str)
         assert read == expected
 
 
+@pytest.mark.full
 def test_bootstrap_from_each_broker_alone(shared_cluster: LocalCluster) -> None:
     """Any one broker leads to all: topics, a producer that chooses partitions by key, a consumer of each partition."""
     topic = create(shared_cluster, "boot", 3)
@@ -156,6 +157,7 @@ def test_topic_command(shared_cluster: LocalCluster) -> None:
     wait_for(lambda: topic not in tool(shared_cluster, TOPICS, "--list"), "the topic has gone")
 
 
+@pytest.mark.full
 def test_config_command(shared_cluster: LocalCluster) -> None:
     """Topic and broker configurations: add, describe, delete."""
     topic = create(shared_cluster, "config")
@@ -179,6 +181,7 @@ def test_config_command(shared_cluster: LocalCluster) -> None:
         )
 
 
+@pytest.mark.full
 def test_producer_and_consumer_performance(shared_cluster: LocalCluster) -> None:
     """ProducerPerformance (idempotent by default) sends all; the offsets say so."""
     topic = create(shared_cluster, "perf", 3)
@@ -205,6 +208,7 @@ def test_producer_and_consumer_performance(shared_cluster: LocalCluster) -> None
     assert [line.split(":")[2] for line in begins] == ["0", "0", "0"]
 
 
+@pytest.mark.full
 def test_get_offset_shell_by_time(shared_cluster: LocalCluster) -> None:
     """Earliest, latest, greatest timestamp, and none for the future."""
     topic = create(shared_cluster, "offsets")

@@ -93,6 +93,7 @@ def measured_rate(cluster: LocalCluster, broker_id: int, topic: str) -> float:
     return (stored(cluster, broker_id, topic) - first) / (time.monotonic() - start)
 
 
+@pytest.mark.full
 def test_a_throttled_reassignment(cluster: LocalCluster, payload: bytes, tmp_path: Path) -> None:
     """The rate holds within 20 %; a topic beside it, consumers, and the broker's other configurations are free.
 

@@ -77,6 +77,7 @@ def test_words_behind_its_name_are_commands(broker_image: str) -> None:
     assert "--bootstrap-server" in docker("run", "--rm", broker_image, "topics", "--help")
 
 
+@pytest.mark.full
 def test_simulated_histories_are_the_same_as_outside(broker_image: str) -> None:
     """Another Python, another file system, another user: one seed is one history, event for event."""
     histories = ("-m", "kafkalite.testing.simulation", "--seeds", "1..5", "--json")
@@ -125,6 +126,7 @@ def test_settings_come_from_the_environment(broker: str) -> None:
     assert "log.dirs=/var/lib/kafkalite" in described
 
 
+@pytest.mark.full
 def test_settings_may_be_mounted(broker_image: str, zookeeper: str, network: str, tmp_path: Path) -> None:
     mounted = tmp_path / "server.properties"
     mounted.write_text(f"zookeeper.connect={zookeeper}:2181/kafka\nbroker.id=8\nbroker.rack=from-the-file\n")

@@ -196,6 +196,7 @@ def check_topics(cluster: LocalCluster, topics: Topics, events: Sequence[Event])
         assert found == expected, kind
 
 
+@pytest.mark.full
 def test_what_is_no_event(site: Site, shared_cluster: LocalCluster, topics: Topics) -> None:
     """The site refuses it, and nothing reaches a topic."""
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)

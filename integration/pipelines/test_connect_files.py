@@ -102,6 +102,7 @@ class Log:
             file.write(b"".join(line + b"\n" for line in lines))
 
 
+@pytest.mark.full
 def test_a_log_that_rotates(pipelines: Pipelines, tmp_path: Path) -> None:
     """By renaming, with lines that still come into the renamed file; and cut where it stands. Each line once."""
     topic, log = new_topic(pipelines.cluster, "log"), Log(tmp_path / "app.log")
@@ -174,6 +175,7 @@ def test_a_bad_line_fails(pipelines: Pipelines, tmp_path: Path) -> None:
         bad_lines(pipelines, tmp_path, "")
 
 
+@pytest.mark.full
 def test_bad_lines_are_skipped(pipelines: Pipelines, tmp_path: Path) -> None:
     topic = bad_lines(pipelines, tmp_path, 'errors = { policy = "skip" }')
     assert [key for key, _ in records(pipelines.bootstrap, topic)] == [b"UA"]
@@ -309,6 +311,7 @@ class Interrupted:
         return counted
 
 
+@pytest.mark.full
 def test_a_topic_of_its_own_is_made(pipelines: Pipelines, tmp_path: Path) -> None:
     topic = fresh_topic("made")
     (tmp_path / "a.log").write_text("one\n")

@@ -36,6 +36,7 @@ def test_delays_of_a_year(pipelines: Pipelines, shared_cluster: LocalCluster) ->
     assert latest(shared_cluster, results) == expected(rows)
 
 
+@pytest.mark.full
 def test_files_of_ones_own_and_results_that_are_final(pipelines: Pipelines, shared_cluster: LocalCluster) -> None:
     rows = in_time(flight_rows()[::400])
     topic, results = new_topic(shared_cluster, "flights", 1), new_topic(shared_cluster, "delays", 1)

@@ -205,6 +205,7 @@ def test_values_that_cannot_be_read(streams: Streams, read: Callable[..., DataFr
         streams.rows(read(records, schema, errors="fail"))
 
 
+@pytest.mark.full
 def test_csv_values(streams: Streams) -> None:
     records = streams.values([['a,7,"x, y"', "b,NA,"]])
     assert streams.rows(from_csv(records, "sensor STRING, value INT, note STRING", null="NA")) == [
@@ -277,6 +278,7 @@ def test_windowed_counts_come_once_when_they_are_closed(streams: Streams) -> Non
     assert len(found) > 2, "windows come as they are closed, not all at the end"
 
 
+@pytest.mark.full
 def test_windowed_averages_that_slide_and_change(streams: Streams) -> None:
     batches = many(3, 3)
     frame = windowed_averages(
@@ -297,6 +299,7 @@ def test_windowed_averages_that_slide_and_change(streams: Streams) -> None:
         }
 
 
+@pytest.mark.full
 def test_rows_behind_the_watermark_count_no_more(streams: Streams) -> None:
     batches = [[reading(5, "a", 1)], [reading(100, "a", 10)], [reading(102, "a", 0)]]
     batches += [[reading(6, "a", 100), reading(101, "a", 1000)], [reading(1000, "a", 0)]]
@@ -314,6 +317,7 @@ def test_rows_behind_the_watermark_count_no_more(streams: Streams) -> None:
 # --- joins
 
 
+@pytest.mark.full
 def test_a_stream_beside_a_table(streams: Streams) -> None:
     batches = [*many(4, 2), [reading(200, None, 1)]]
     places = {"a": "attic", "b": "basement"}
@@ -375,6 +379,7 @@ def test_a_stream_beside_a_stream(streams: Streams, how: Any) -> None:
 # --- sessions
 
 
+@pytest.mark.full
 def test_sessions(streams: Streams) -> None:
     batches = [*many(7, 5, rows=6), [reading(600, "d", 0), reading(615, "d", 0), reading(630.001, "d", 0)]]
     batches.append([reading(1000, "z", 0)])
@@ -413,6 +418,7 @@ def test_the_latest_of_each_key(streams: Streams) -> None:
     }
 
 
+@pytest.mark.full
 def test_running_aggregates(streams: Streams) -> None:
     batches = many(9, 3)
     found = streams.run(

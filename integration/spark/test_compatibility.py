@@ -30,7 +30,7 @@ COUNT = 600
 PARTITIONS = 3
 
 
-@pytest.fixture(params=["kafka", "kafkalite"])
+@pytest.fixture(params=[pytest.param("kafka", marks=pytest.mark.full), "kafkalite"])
 def source(request: pytest.FixtureRequest) -> str:
     """The format's name."""
     return str(request.param)

@@ -73,14 +73,20 @@ BUGS: Final = (
         "coordinator/group/coordinator.py",
         "        self._manager.forget(group)\n        self._old.follow(group)\n",
         "        self._old.follow(group)\n",
-        "two lines: a new coordinator reads the offsets after its claim, and what was read on a lost connection counts "
-        "no more",
+        "three lines: a new coordinator reads the offsets after its claim; what was read counts no more once the "
+        "connection is lost, or its watch",
         "coordinators that move, lost connections to ZooKeeper",
         (
             Edit(
                 "zk/stores/watched.py",
                 "        if state is not SessionState.CONNECTED:\n            for cells",
                 "        if state is SessionState.EXPIRED:\n            for cells",
+            ),
+            Edit(
+                "zk/stores/watched.py",
+                "        if cell is None:\n            return\n        _invalidate(cell)\n        if event",
+                "        if cell is None or event.type is EventType.LOST:\n            return\n"
+                "        _invalidate(cell)\n        if event",
             ),
         ),
     ),

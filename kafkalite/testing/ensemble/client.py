@@ -110,6 +110,8 @@ class EnsembleClient:
         self.session = 0
         self.password = b""
         self.state = SessionState.SUSPENDED
+        self.suspended_at: float | None = None
+        """When the node was told of its lost connection, in seconds of its clock; ``None`` while it has one."""
         self.session_timeout_ms = session_timeout_ms
         self.server: int | None = None
         self.io_clock = clock if io_clock is None else io_clock
@@ -494,6 +496,7 @@ class EnsembleClient:
 
     def _notify(self, state: SessionState) -> None:
         self.state = state
+        self.suspended_at = self._clock.monotonic() if state is SessionState.SUSPENDED else None
         for listener in list(self._listeners):
             try:
                 listener(state)

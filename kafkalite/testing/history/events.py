@@ -220,6 +220,14 @@ class OffsetCommitted(NamedTuple):
     generation: int = -1
 
 
+class OffsetStaged(NamedTuple):
+    """A producer was told that its open transaction has an offset of ``partition``, to be the group's at its end."""
+
+    group: str
+    partition: str
+    transactional_id: str
+
+
 class OffsetUnknown(NamedTuple):
     """The connection was lost on which it was asked: the request may still arrive, after later ones."""
 
@@ -328,6 +336,7 @@ Event = (
     | Heartbeat
     | OffsetCommitting
     | OffsetCommitted
+    | OffsetStaged
     | OffsetUnknown
     | Derived
     | OffsetFetching

@@ -205,6 +205,7 @@ class FaultInjector:
         self.unaware: dict[str, float] = {}
         """Host of each broker → when it last was given cause to find out that its session is over: it woke up, it was
         cut off from ZooKeeper, its server died, or its session ended although it was well."""
+        self._woken: dict[str, float] = {}
         self._cluster = cluster
         self._world = cluster.world
         self._topology = Topology(cluster)
@@ -268,6 +269,18 @@ class FaultInjector:
     def coordinators(self) -> list[int]:
         """Brokers that hold the claim on a group or on transactions."""
         return self._topology.coordinators()
+
+    def group_coordinators(self) -> list[int]:
+        """Brokers that hold the claim on a group."""
+        return self._topology.group_coordinators()
+
+    def without_zookeeper_since(self, host: str) -> float | None:
+        """Since when the broker there runs and knows that it has no connection to ZooKeeper; ``None``: it has one."""
+        machine = next((each for each in self._cluster.brokers.values() if each.host == host), None)
+        zk = None if machine is None or not machine.is_alive else machine.zk
+        if zk is None or zk.suspended_at is None:
+            return None
+        return max(zk.suspended_at, self._woken.get(host, 0.0))
 
     def staging_clients(self) -> list[str]:
         """Clients whose open transactions have staged offsets of a group."""
@@ -356,7 +369,7 @@ class FaultInjector:
         self._wake(self._cluster.brokers[broker])
 
     def _wake(self, machine: SimBroker) -> None:
-        self.unaware[machine.host] = self._world.now
+        self.unaware[machine.host] = self._woken[machine.host] = self._world.now
         machine.resume()
 
     # Clients

@@ -20,8 +20,10 @@ from kafkalite.testing.history.events import (
     Heartbeating,
     Initialized,
     OffsetCommitted,
+    OffsetCommitting,
     OffsetFetched,
     OffsetFetching,
+    OffsetStaged,
     Owned,
     Sent,
 )
@@ -37,6 +39,8 @@ _OFFSET: Final = re.compile(r"^/consumers/([^/]+)/offsets/([^/]+)/(\d+)$")
 _CLAIM: Final = re.compile(r"^/consumers/([^/]+)/coordinator$")
 _NOTICED: Final = 1.5
 """Seconds that timers, and what is under way, may take besides."""
+_GIVEN_UP: Final = 0.5
+"""Seconds that timers may take besides in a broker that knows that it is cut off."""
 _DECIDED: Final = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 OpenTransaction = Callable[[TopicPartition, int, int], str]
@@ -77,13 +81,15 @@ class _Staged(NamedTuple):
 
 class Surroundings(NamedTuple):
     """What promises are held against: the tree of ZooKeeper, the replicas, the time, since when each broker may not
-    have noticed that its session is over, and how long a session lives without its client, in seconds."""
+    have noticed that its session is over, how long a session lives without its client, in seconds, and since when a
+    broker knows that it is without ZooKeeper."""
 
     nodes: Mapping[str, Znode]
     still_open: OpenTransaction
     now: Callable[[], float]
     unaware: Mapping[str, float]
     session_timeout: float
+    without_zookeeper_since: Callable[[str], float | None] = lambda _: None
 
 
 class Promises:
@@ -95,6 +101,8 @@ class Promises:
         self._tell = tell
         self._greatest: dict[tuple[str, str], int] = {}
         self._generations: dict[str, int] = {}
+        self._ended_before: dict[tuple[str, str, int, int], int] = {}
+        """Commit of a member → the newest generation when it was asked first."""
         self._transactions: dict[str, TransactionMetadata] = {}
         self._staged: dict[str, tuple[int, list[tuple[str, TopicPartition, int]]]] = {}
         """Transactional id → the zxid of its decision to commit, and what it then had staged."""
@@ -105,20 +113,24 @@ class Promises:
         """Producer → the transaction in which it sent a record last."""
         self._told: dict[tuple[int, int], int] = {}
         self._given: dict[str, tuple[int, int]] = {}
-        """Group → the claim under which an assignment was last given out, and the generation."""
+        """Group → the claim under which a generation was last written, and the generation."""
         self._heard: dict[tuple[str, str], _Heard] = {}
         self._asked: dict[str, _Asked] = {}
         self._lost: dict[tuple[str, str], float] = {}
         """Group and broker → when its claim ended."""
         self._holders: dict[str, str] = {}
+        self._acknowledged: dict[tuple[str, str, str], _Staged] = {}
+        """Group, partition and transactional id → the transaction that last was told to have staged an offset."""
         self._looks: dict[str, tuple[_Claim | None, dict[str, _Staged]]] = {}
         """Onlooker → the claim on the group, and what was staged, when it asked."""
         self._takers: dict[type, Callable[[Any], None]] = {
             Owned: self._owned,
             Heartbeating: self._heartbeating,
             Heartbeat: self._heartbeat,
+            OffsetStaged: self._offset_staged,
             OffsetFetching: self._fetching,
             OffsetFetched: self._fetched,
+            OffsetCommitting: self._offset_committing,
             OffsetCommitted: self._offset_committed,
             Initialized: self._initialized,
             Sent: self._sent,
@@ -146,8 +158,19 @@ class Promises:
                 self._greatest[key] = max(offset, self._greatest.get(key, -1))
         elif match := _CLAIM.match(path):
             self._claimed(match[1], path, change)
-        elif (match := GENERATION_PATH.match(path)) and change.kind is not Kind.DELETED:
-            self._generations[decode_name(match[1])] = decode_generation(path, change.data).number
+        elif match := GENERATION_PATH.match(path):
+            self._generation_changed(decode_name(match[1]), path, change)
+
+    def _generation_changed(self, group: str, path: str, change: ZnodeChange) -> None:
+        if change.kind is Kind.DELETED:
+            self._generations.pop(group, None)
+            self._given.pop(group, None)
+            self._ended_before = {key: newest for key, newest in self._ended_before.items() if key[0] != group}
+            return
+        number = self._generations[group] = decode_generation(path, change.data).number
+        claim = self._claim(group)
+        if claim is not None:
+            self._given[group] = claim.czxid, number
 
     def _claimed(self, name: str, path: str, change: ZnodeChange) -> None:
         group = decode_name(name)
@@ -219,17 +242,14 @@ class Promises:
                 f"group {event.group}: {event.owner} was told its assignment in generation {event.generation}, "
                 f"ZooKeeper has {stored}"
             )
-        claim = self._claim(event.group)
-        if claim is not None and claim.broker == event.broker:
-            self._given[event.group] = claim.czxid, event.generation
 
     def _heartbeating(self, event: Heartbeating) -> None:
         given, heard = self._given.get(event.group, (0, 0)), self._heard.get((event.group, event.owner))
         self._asked[event.member] = _Asked(self._around.now(), given, heard)
 
     def _heartbeat(self, event: Heartbeat) -> None:
-        """A coordinator confirmed a member. While it loads a group it confirms all, but not after it gave out a
-        generation under the same claim."""
+        """A coordinator confirmed a member. While it loads a group it confirms all, but not after it wrote a generation
+        under the same claim."""
         asked, claim = self._asked.pop(event.member), self._claim(event.group)
         who = f"group {event.group}: {event.owner} ({event.member}) in generation {event.generation}"
         if claim is None or claim.broker != event.broker:
@@ -255,9 +275,19 @@ class Promises:
         if lost is None:
             return
         timeout = self._around.session_timeout
+        suspended_at = self._around.without_zookeeper_since(event.broker)
+        if suspended_at is not None and asked_at - suspended_at > timeout + _GIVEN_UP:
+            self._tell(f"{who} was confirmed by {event.broker}, without ZooKeeper for {asked_at - suspended_at:.1f} s")
+            return
         since = max(lost, self._around.unaware.get(event.broker, -timeout) + timeout)
         if asked_at - since > timeout * 2 / 3 + _NOTICED:
             self._tell(f"{who} was confirmed by {event.broker}, whose claim had ended {asked_at - lost:.1f} s before")
+
+    def _offset_staged(self, event: OffsetStaged) -> None:
+        """A producer was told that its offset is staged; before that, who asks may be shown what was there before."""
+        for path, metadata in self._transactions.items():
+            if metadata.transactional_id == event.transactional_id and metadata.state is TransactionState.ONGOING:
+                self._acknowledged[event.group, event.partition, event.transactional_id] = _staged_in(path, metadata)
 
     def _fetching(self, event: OffsetFetching) -> None:
         """Any offset that is staged now, in a transaction that stays open, may not be passed over by the answer."""
@@ -268,8 +298,10 @@ class Promises:
             staged = offsets.decode_staged(f"{above}/{name}", self._nodes[f"{above}/{name}"].data)
             for path, metadata in self._transactions.items():
                 if _identity(metadata) == staged.producer and metadata.state is TransactionState.ONGOING:
-                    mark = _Staged(path, metadata.producer_id, metadata.producer_epoch, metadata.start_ms)
-                    found.update((str(tp), mark) for tp in staged.offsets)
+                    mark = _staged_in(path, metadata)
+                    for tp in map(str, staged.offsets):
+                        if self._acknowledged.get((event.group, tp, metadata.transactional_id)) == mark:
+                            found[tp] = mark
         self._looks[event.onlooker] = self._claim(event.group), found
 
     def _fetched(self, event: OffsetFetched) -> None:
@@ -280,14 +312,25 @@ class Promises:
         now = self._transactions.get(mark.path)
         if now is None or now.state is not TransactionState.ONGOING:
             return
-        if mark == _Staged(mark.path, now.producer_id, now.producer_epoch, now.start_ms):
+        if mark == _staged_in(mark.path, now):
             self._tell(
                 f"group {event.group} in {event.partition}: offset {event.offset} was shown to {event.onlooker}, while "
                 f"the transaction {now.transactional_id} was open, which had staged another"
             )
 
+    def _offset_committing(self, event: OffsetCommitting) -> None:
+        """A member asks for a commit, perhaps once more."""
+        if event.generation >= 0:
+            self._ended_before.setdefault(event, self._generations.get(event.group, 0))
+
     def _offset_committed(self, event: OffsetCommitted) -> None:
         """A member was told that its offset is committed (one of a transaction is staged first, and copied later)."""
+        newest = self._ended_before.pop(event, -1)
+        if newest > event.generation >= 0:
+            self._tell(
+                f"group {event.group} in {event.partition}: the commit of offset {event.offset} in generation "
+                f"{event.generation} was acknowledged, which had ended: ZooKeeper had generation {newest}"
+            )
         stored = self._greatest.get((event.group, event.partition), -1)
         if event.generation >= 0 and stored < event.offset:
             self._tell(
@@ -323,3 +366,7 @@ def _host(broker: int) -> str:
 
 def _identity(metadata: TransactionMetadata) -> TxnProducer:
     return TxnProducer(metadata.transactional_id, metadata.producer_id, metadata.producer_epoch)
+
+
+def _staged_in(path: str, metadata: TransactionMetadata) -> _Staged:
+    return _Staged(path, metadata.producer_id, metadata.producer_epoch, metadata.start_ms)

@@ -115,6 +115,7 @@ class _History:
                 lambda: world.now,
                 self._injector.unaware,
                 int(settings["zookeeper.session.timeout.ms"]) / 1000,
+                self._injector.without_zookeeper_since,
             ),
             self._violations.append,
         )

@@ -57,6 +57,13 @@ def _some_coordinator(inject: FaultInjector, rng: random.Random) -> int | None:
     return rng.choice(coordinators) if coordinators else None
 
 
+async def _some_group_coordinator(inject: FaultInjector, rng: random.Random) -> int | None:
+    """One whose group has members, because nothing else shows what it answers."""
+    await inject.wait_until(lambda: bool(inject.group_coordinators()), 4)
+    coordinators = inject.group_coordinators()
+    return rng.choice(coordinators) if coordinators else None
+
+
 def _followers(inject: FaultInjector, tp: TopicPartition) -> list[int]:
     return [broker for broker in inject.replicas(tp) if broker != inject.leader(tp)]
 
@@ -958,11 +965,12 @@ async def coordinator_loses_power(inject: FaultInjector, rng: random.Random) -> 
 @_scenario()
 async def coordinator_cut_off(inject: FaultInjector, rng: random.Random) -> None:
     """A coordinator answers from claims that it may have lost, while another broker takes its groups over."""
-    broker = _some_coordinator(inject, rng)
+    broker = await _some_group_coordinator(inject, rng) if rng.random() < 0.5 else _some_coordinator(inject, rng)
     if broker is None:
         return
     if rng.random() < 0.5:
         inject.cut_zookeeper(broker)
+        inject.reset_zookeeper_connection(broker)
     else:
         inject.pause(broker)
     await inject.sleep(rng.uniform(2, 9))
@@ -988,12 +996,32 @@ async def coordinator_forgotten_by_zookeeper(inject: FaultInjector, rng: random.
 
     It has to give its groups up by itself, because another broker has them by then.
     """
-    broker = _some_coordinator(inject, rng)
+    broker = await _some_group_coordinator(inject, rng)
     if broker is None:
         return
     inject.cut_zookeeper(broker)
+    if rng.random() < 0.7:
+        # It knows at once that it is cut off, and not only when a ping was not answered.
+        inject.reset_zookeeper_connection(broker)
     await inject.sleep(rng.uniform(6, 12))
     inject.mend_zookeeper(broker)
+
+
+@_scenario()
+async def coordinator_far_from_zookeeper(inject: FaultInjector, rng: random.Random) -> None:
+    """Writes of a coordinator take long: commits of one partition come while earlier ones are under way.
+
+    The connection may break with several of them unanswered.
+    """
+    broker = await _some_group_coordinator(inject, rng)
+    if broker is None:
+        return
+    inject.slow_zookeeper(broker, rng.uniform(0.05, 0.4))
+    for _ in range(rng.randint(1, 3)):
+        await inject.sleep(rng.uniform(0.3, 1.5))
+        if rng.random() < 0.5:
+            inject.reset_zookeeper_connection(broker)
+    inject.unslow_zookeeper(broker)
 
 
 @_scenario()

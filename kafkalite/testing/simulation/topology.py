@@ -5,11 +5,17 @@ Answers to: ``zookeeper-shell.sh``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from kafkalite.cluster.model import Broker, PartitionState
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.cluster import SimCluster
 from kafkalite.zk.znodes import brokers, claims, consumers, controller, offsets, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.groups import decode_generation
+
+_CLAIM: Final = "/coordinator"
 
 
 class Topology:
@@ -45,11 +51,23 @@ class Topology:
 
     def coordinators(self) -> list[int]:
         """Brokers that hold the claim on a group or on transactions, in order."""
+        return self._claimants(lambda _: True)
+
+    def group_coordinators(self) -> list[int]:
+        """Those of them that coordinate a group with members."""
+        return self._claimants(self._has_members)
+
+    def _claimants(self, is_wanted: Callable[[str], bool]) -> list[int]:
         found: dict[int, None] = {}
         for path, node in sorted(self._tree.nodes.items()):
-            if path.endswith("/coordinator"):
+            if path.endswith(_CLAIM) and is_wanted(path.removesuffix(_CLAIM)):
                 found[claims.decode_claim(path, node.data)] = None
         return sorted(found)
+
+    def _has_members(self, base: str) -> bool:
+        path = f"{base}/generation"
+        node = self._tree.nodes.get(path)
+        return node is not None and bool(decode_generation(path, node.data).leader)
 
     def staging_clients(self) -> list[str]:
         """Clients that have staged offsets in a transaction which is still open, in order; ``name`` of each whose

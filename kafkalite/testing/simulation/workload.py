@@ -18,6 +18,7 @@ from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
 from kafkalite.testing.simulation.clients.member import Member, MemberSettings
 from kafkalite.testing.simulation.clients.membership import MembershipSettings
+from kafkalite.testing.simulation.clients.onlooker import Onlooker, OnlookerSettings
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
 from kafkalite.testing.simulation.clients.sender import SenderSettings
@@ -156,7 +157,7 @@ def _member(host: ClientHost, name: str, rng: random.Random) -> Client:
         instance=name if is_static else None,
         # Static members are given time to come back: they outlast rebalances that they sleep through.
         session_timeout=rng.uniform(5, 8) if is_static else rng.uniform(2, 6),
-        rebalance_timeout=rng.uniform(2, 5),
+        rebalance_timeout=rng.uniform(0.5, 3),
         heartbeat=rng.uniform(0.1, 0.6),
     )
     settings = _member_settings(name, membership, rng)
@@ -173,6 +174,7 @@ def _sticky_member(host: ClientHost, name: str, rng: random.Random) -> Client:
         ("orders", "results"),
         protocol=STICKY,
         session_timeout=rng.uniform(2, 6),
+        rebalance_timeout=rng.uniform(0.5, 3),
         heartbeat=rng.uniform(0.1, 0.6),
     )
     return _perhaps_passing(host, Member(host, _member_settings(name, membership, rng)), rng)
@@ -182,9 +184,10 @@ def _member_settings(name: str, membership: MembershipSettings, rng: random.Rand
     return MemberSettings(
         name,
         membership,
-        commit=rng.uniform(0.1, 0.8),
+        commit=rng.uniform(0.05, 0.8),
         commits_first=rng.random() < 0.5,
-        in_flight=rng.choice((1, 1, 5)),
+        in_flight=rng.choice((1, 5)),
+        dawdle=rng.choice((0.0, 2.0, 6.0)),
     )
 
 
@@ -208,6 +211,15 @@ def _transformer(host: ClientHost, name: str, rng: random.Random) -> Client:
     return (
         transformer if rng.random() < 0.6 else Passing(host, transformer, rng.uniform(3, 9), killed=rng.random() < 0.7)
     )
+
+
+def _onlooker(host: ClientHost, name: str, rng: random.Random) -> Client:
+    groups = (
+        MembershipSettings("readers", ("orders",)),
+        MembershipSettings("sticky-readers", ("orders", "results")),
+        MembershipSettings("pipeline", ("orders",)),
+    )
+    return Onlooker(host, OnlookerSettings(name, groups, pause=rng.uniform(0.2, 1)))
 
 
 def _keyed(host: ClientHost, name: str, rng: random.Random) -> Client:
@@ -282,6 +294,7 @@ CLIENTS: Final[dict[str, ClientSpec]] = {
     "member": ClientSpec(_member, 3, latest=8.0),
     "sticky-member": ClientSpec(_sticky_member, 2, latest=8.0),
     "transformer": ClientSpec(_transformer, 2, latest=5.0),
+    "onlooker": ClientSpec(_onlooker, 1),
     "keyed": ClientSpec(_keyed, 2),
     "compacted-reader": ClientSpec(_compacted_reader, 1),
     "keyed-transactional": ClientSpec(_keyed_transactional, 1),

@@ -25,6 +25,6 @@ def test_every_scenario_has_a_row_and_every_count_is_of_the_plans() -> None:
 
 
 def test_every_kind_of_client_is_known() -> None:
-    """A reader proves what others wrote; a producer that does not wait for the replicas is promised nothing."""
+    """Readers and onlookers prove what others wrote; who does not wait for the replicas is promised nothing."""
     proving = frozenset().union(*GUARANTEES.values())
-    assert set(CLIENTS) - proving == {"reader", "compacted-reader", "hasty"}
+    assert set(CLIENTS) - proving == {"reader", "compacted-reader", "onlooker", "hasty"}

@@ -11,8 +11,10 @@ from kafkalite.testing.history.events import (
     Heartbeating,
     Initialized,
     OffsetCommitted,
+    OffsetCommitting,
     OffsetFetched,
     OffsetFetching,
+    OffsetStaged,
     Owned,
     RecordId,
     Sent,
@@ -36,7 +38,10 @@ class House:
         self.told: list[str] = []
         self.open_on = ""
         self.nodes = {consumers.group_path("g"): znode(b"", 1), topics.topic_path("t"): znode(b"", 1)}
-        around = Surroundings(self.nodes, lambda _tp, _id, _epoch: self.open_on, lambda: self.now, {}, 3.0)
+        around = Surroundings(
+            self.nodes, lambda _tp, _id, _epoch: self.open_on, lambda: self.now, {}, 3.0, lambda _: self.suspended_at
+        )
+        self.suspended_at: float | None = None
         self.promises = Promises(around, self.told.append)
         self.now = 0.0
         self.zxid = 1
@@ -84,6 +89,31 @@ def test_an_assignment_is_of_a_generation_that_zookeeper_has(stored: int, fine: 
     house.promises.note(Owned("g", 2, "m", ("t-0",)))
     line = f"group g: m was told its assignment in generation 2, ZooKeeper has {stored}"
     assert house.told == ([] if fine else [line])
+
+
+@pytest.mark.parametrize(("generation", "fine"), [(1, False), (2, True), (-1, True)])
+def test_nothing_is_committed_in_a_generation_that_is_over(generation: int, fine: bool) -> None:
+    """Generation -1: a commit of no member."""
+    house = House()
+    house.put(consumers.offset_path("g", TP), b"4")
+    house.put(generation_path("g"), encode_generation(Generation(2)))
+    house.promises.note(OffsetCommitting("g", "t-0", 4, generation))
+    house.promises.note(OffsetCommitted("g", "t-0", 4, generation))
+    line = (
+        "group g in t-0: the commit of offset 4 in generation 1 was acknowledged, which had ended: ZooKeeper had "
+        "generation 2"
+    )
+    assert house.told == ([] if fine else [line])
+
+
+def test_a_commit_may_be_answered_after_its_generation() -> None:
+    house = House()
+    house.put(consumers.offset_path("g", TP), b"4")
+    house.put(generation_path("g"), encode_generation(Generation(1)))
+    house.promises.note(OffsetCommitting("g", "t-0", 4, 1))
+    house.put(generation_path("g"), encode_generation(Generation(2)))
+    house.promises.note(OffsetCommitted("g", "t-0", 4, 1))
+    assert house.told == []
 
 
 @pytest.mark.parametrize("decided", [True, False])
@@ -137,7 +167,6 @@ def claimed() -> House:
     house = House()
     house.put(claims.coordinator_path(consumers.group_path("g")), claims.encode_claim(1, 0))
     house.put(generation_path("g"), encode_generation(Generation(2)))
-    house.promises.note(Owned("g", 2, "other", (), "broker-1"))
     return house
 
 
@@ -172,13 +201,33 @@ def test_without_its_claim_a_coordinator_gives_up(later: float, fine: bool) -> N
     assert house.told == ([] if fine else [line])
 
 
-@pytest.mark.parametrize("state", [S.ONGOING, S.PREPARE_COMMIT])
-def test_no_offset_is_shown_past_an_open_transaction(state: TransactionState) -> None:
+@pytest.mark.parametrize(("later", "fine"), [(3.4, True), (3.6, False)])
+def test_a_coordinator_that_knows_that_it_is_cut_off_gives_up(later: float, fine: bool) -> None:
+    house = claimed()
+    path = claims.coordinator_path(consumers.group_path("g"))
+    house.suspended_at = 4.0
+    house.now = 7.0
+    del house.nodes[path]
+    house.promises.committed(9, [ZnodeChange(Kind.DELETED, path)])
+    house.now = 4.0 + later
+    heartbeat(house, 2, "m-1")
+    line = f"group g: m (m-1) in generation 2 was confirmed by broker-1, without ZooKeeper for {later} s"
+    assert house.told == ([] if fine else [line])
+
+
+@pytest.mark.parametrize(
+    ("state", "is_told", "fine"),
+    [(S.ONGOING, True, False), (S.PREPARE_COMMIT, True, True), (S.ONGOING, False, True)],
+)
+def test_no_offset_is_shown_past_an_open_transaction(state: TransactionState, is_told: bool, fine: bool) -> None:
+    """Before the producer is told that its offset is staged, nobody need see it."""
     house = claimed()
     house.transaction(S.ONGOING)
     house.stage()
+    if is_told:
+        house.promises.note(OffsetStaged("g", "t-0", "x"))
     house.promises.note(OffsetFetching("m", "g"))
     house.transaction(state)
     house.promises.note(OffsetFetched("m", "g", "t-0", 2, "broker-1"))
     line = "group g in t-0: offset 2 was shown to m, while the transaction x was open, which had staged another"
-    assert house.told == ([line] if state is S.ONGOING else [])
+    assert house.told == ([] if fine else [line])

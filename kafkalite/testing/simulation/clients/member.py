@@ -29,7 +29,10 @@ class MemberSettings:
     commits_first: bool = False
     """Whether it commits before it looks whether it still is a member, as an application does that works for long."""
     in_flight: int = 1
-    """Commits that it has under way at most; more than one: it does not wait for their answers."""
+    """Commits that it has under way at most; with one it waits for the answer before it gives partitions up."""
+    dawdle: float = 0.0
+    """Seconds for which it works on at most, and heartbeats, once it has heard that the group rebalances; where that is
+    longer than the rebalance may take, its generation ends without it (``CommitFailedException`` in Java)."""
     fetch: FetchSettings = field(default_factory=FetchSettings)
     patience: Patience = field(default_factory=Patience)
 
@@ -169,8 +172,9 @@ class Member:
             due = host.clock.monotonic() + settings.commit
             while not self._stopping:
                 if reader.membership.rejoin:
+                    await self._dawdle()
                     # Before what was read is given up: the next owner goes on from there.
-                    await self._commit()
+                    await self._commit(waits=True)
                 if settings.commits_first and host.clock.monotonic() >= due:
                     await self._commit()
                     due = host.clock.monotonic() + settings.commit
@@ -180,14 +184,27 @@ class Member:
                 if not reader.membership.rejoin:
                     await host.sleep(settings.membership.heartbeat * (0.8 + 0.4 * host.rng.random()))
             if not self._killed and not self.evicted:
-                await self._commit()
+                await self._commit(waits=True)
                 await reader.membership.leave()
         except EvictedError:
             self.evicted = True
         self._reader.close()
         self._cluster.close()
 
-    async def _commit(self) -> None:
+    async def _dawdle(self) -> None:
+        """Work on as a member of a generation that is about to end, until the coordinator says that it has ended."""
+        membership, host = self._reader.membership, self._host
+        end = host.clock.monotonic() + self.settings.dawdle * host.rng.random() if self.settings.dawdle else 0.0
+        while not (self._stopping or membership.lost or membership.generation < 0) and host.clock.monotonic() < end:
+            await host.sleep(membership.settings.heartbeat * (0.8 + 0.4 * host.rng.random()))
+            # What comes first after the end of the generation is what has to be refused.
+            if host.rng.random() < 0.5:
+                await self._commit()
+            if not self._killed and not membership.lost:
+                await membership.heartbeat()
+
+    async def _commit(self, waits: bool = False) -> None:
+        """Commit what was read since; ``waits``: for the answer, too. Heartbeats never wait for it."""
         membership = self._reader.membership
         due = {
             partition: found
@@ -196,7 +213,7 @@ class Member:
         }
         if not due or self._killed or membership.generation < 0 or membership.lost:
             return
-        if self.settings.in_flight == 1:
+        if self.settings.in_flight == 1 and waits and not self._under_way:
             await self._commit_offsets(due)
         elif self._under_way < self.settings.in_flight:
             spawn(self._commit_meanwhile(due), f"a commit of {self.settings.name}")

@@ -20,6 +20,7 @@ from kafkalite.testing.history.events import (
     Initialized,
     OffsetCommitted,
     OffsetCommitting,
+    OffsetStaged,
     ProducerKind,
     RecordId,
     Started,
@@ -99,6 +100,8 @@ class TransactionalSession:
         await self._transactions.add_offsets(member.group)
         await self._transactions.commit_offsets(member, offsets)
         self._staged += [(member.group, partition, offset) for partition, (offset, _) in offsets.items()]
+        for partition in offsets:
+            self._host.note(OffsetStaged(member.group, str(partition), self._transactions.transactional_id))
 
     async def commit(self) -> None:
         """Wait for what is in flight, and commit."""

@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.testing.history.events import OffsetCommitted, OffsetUnknown, Owned, Positioned, Read
+from kafkalite.testing.history.events import OffsetCommitted, OffsetFetched, OffsetUnknown, Owned, Positioned, Read
 from kafkalite.testing.simulation.clients.consumer_protocol import (
     RANGE,
     STICKY,
@@ -23,6 +23,7 @@ from kafkalite.testing.simulation.clients.consumer_protocol import (
 )
 from kafkalite.testing.simulation.clients.member import Member, MemberSettings
 from kafkalite.testing.simulation.clients.membership import MembershipSettings
+from kafkalite.testing.simulation.clients.onlooker import Onlooker, OnlookerSettings
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from tests.testing.simulation.clients.brokers import Brokers, Fault, lose_answer, lose_request, once, swallow
 
@@ -47,10 +48,10 @@ def producer_of(brokers: Brokers, most: int = 200) -> Producer:
 
 
 def member_of(
-    brokers: Brokers, name: str, protocol: str = RANGE, instance: str | None = None
+    brokers: Brokers, name: str, protocol: str = RANGE, instance: str | None = None, dawdle: float = 0.0
 ) -> tuple[Member, list[object]]:
-    membership = MembershipSettings("g", (TOPIC,), instance, protocol)
-    member = Member(brokers.host, MemberSettings(name, membership))
+    membership = MembershipSettings("g", (TOPIC,), instance, protocol, rebalance_timeout=2.0)
+    member = Member(brokers.host, MemberSettings(name, membership, dawdle=dawdle))
     return member, brokers.start(member)
 
 
@@ -137,6 +138,38 @@ def test_the_second_process_of_a_static_member_evicts_the_first(brokers: Brokers
     assert first.evicted
     assert ended == [None]
     assert second.assigned == PARTITIONS
+    assert brokers.violations == []
+
+
+@pytest.mark.parametrize("instance", [None, "a"])
+def test_a_member_that_works_on_through_a_rebalance_learns_that_its_generation_is_over(
+    brokers: Brokers, instance: str | None
+) -> None:
+    producer_of(brokers, 200)
+    slow, _ = member_of(brokers, "a.1", instance=instance, dawdle=60.0)
+    brokers.run(6)
+    quick, _ = member_of(brokers, "b")
+    brokers.run(15)
+    first = next(event for event in brokers.of(Owned) if event.generation == 2)
+    # A static member stays a member without having joined, and keeps its share.
+    assert (first.owner, len(first.partitions)) == ("b", 2 if instance else 4)
+    assert len(slow.assigned) == len(quick.assigned) == 2
+    assert brokers.found() == []
+    assert brokers.violations == []
+
+
+def test_an_onlooker_is_shown_what_members_commit(brokers: Brokers) -> None:
+    producer_of(brokers, 100)
+    member_of(brokers, "a")
+    onlooker = Onlooker(brokers.host, OnlookerSettings("o", (MembershipSettings("g", (TOPIC,)),), 0.2))
+    ended = brokers.start(onlooker)
+    brokers.run(40)
+    shown = {event.partition: event.offset for event in brokers.of(OffsetFetched) if event.onlooker == "o"}
+    assert sum(shown.values()) == 100
+    onlooker.stop()
+    brokers.run(1)
+    assert ended == [None]
+    assert brokers.found() == []
     assert brokers.violations == []
 
 

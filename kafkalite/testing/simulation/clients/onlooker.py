@@ -1,0 +1,56 @@
+"""A monitor of consumer groups: it asks every now and then what they have committed, and is a member of none.
+
+Answers to: ``kafka.admin.ConsumerGroupCommand --describe``, and the exporters of consumer lag. Deterministic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kafkalite.common.types import TopicPartition
+from kafkalite.testing.simulation.clients.cluster import Cluster
+from kafkalite.testing.simulation.clients.host import ClientHost
+from kafkalite.testing.simulation.clients.membership import Membership, MembershipSettings
+
+
+@dataclass(frozen=True)
+class OnlookerSettings:
+    """Which groups it looks at, and of each the topics. ``pause``: seconds between two looks."""
+
+    name: str
+    groups: tuple[MembershipSettings, ...]
+    pause: float = 0.5
+
+
+class Onlooker:
+    """Looks until it is stopped."""
+
+    def __init__(self, host: ClientHost, settings: OnlookerSettings) -> None:
+        self.settings = settings
+        self._host = host
+        self._cluster = Cluster(host, settings.name)
+        self._groups = [Membership(self._cluster, settings.name, group) for group in settings.groups]
+        self._stopping = False
+
+    def stop(self) -> None:
+        """End after the present look."""
+        self._stopping = True
+
+    def kill(self) -> None:
+        """End at once, as a process that is killed."""
+        self._stopping = True
+        for group in self._groups:
+            group.close()
+        self._cluster.close()
+
+    async def run(self) -> None:
+        """Look until :meth:`stop`."""
+        cluster, host = self._cluster, self._host
+        while not self._stopping:
+            for group in self._groups:
+                topics = group.settings.topics
+                if await cluster.known(topics, 1.0):
+                    counts = [(topic, cluster.topics[topic]) for topic in topics]
+                    await group.committed(TopicPartition(topic, at) for topic, count in counts for at in range(count))
+            await host.sleep(self.settings.pause * (0.5 + host.rng.random()))
+        self.kill()

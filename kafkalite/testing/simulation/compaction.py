@@ -17,6 +17,7 @@ from kafkalite.log.cleaner import log_cleaner
 from kafkalite.log.cleaner.job import CleanerConfig, CleanJob
 from kafkalite.log.cleaner.plan import LogToClean, make_job
 from kafkalite.log.config import LogConfig
+from kafkalite.log.files import CLEANED_SUFFIX, LOG_SUFFIX, file_name
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.segment import Segment
@@ -44,6 +45,13 @@ class Content(NamedTuple):
     records: tuple[Record, ...]
 
 
+class _Made(NamedTuple):
+    """The file that a round has written, before it is put in."""
+
+    path: str
+    size: int
+
+
 class Bounds(NamedTuple):
     """A log as a round on it began: its last stable offset, the last batch of each producer, and when that was."""
 
@@ -60,38 +68,52 @@ class Compactions:
         self._bounds: dict[str, Bounds] = {}
         self._kept: dict[str, dict[int, tuple[int, ...]]] = {}
         """Folder → base offset of a compacted segment → the offsets that it holds."""
+        self._logs: dict[str, Log] = {}
+        """Folder → the log of the last process that compacted it, or has loaded it since."""
 
     def begun(self, log: Log, now_ms: int) -> None:
         """A round on ``log`` begins."""
+        self._logs[log.dir] = log
         last = {entry.producer_id: entry.last_offset for entry in log.producer_state.entries.values()}
         self._bounds[log.dir] = Bounds(log.last_stable_offset, last, now_ms)
 
-    def swap(self, log: Log, replaces: Sequence[int], replace: Callable[[], None]) -> None:
-        """``replace`` puts a compacted segment in the place of ``replaces``."""
+    def swap(self, log: Log, size: int, replaces: Sequence[int], replace: Callable[[], None]) -> None:
+        """``replace`` puts a compacted segment of ``size`` bytes in the place of ``replaces``, or dies before its end.
+
+        A start finds the new segment then, or the old ones, which have everything that the new one has.
+        """
         base, last = replaces[0], replaces[-1]
         old = _content(segment for segment in log.segments if segment.base_offset in replaces)
         later = [segment for segment in log.segments if segment.base_offset > last]
         end = later[0].base_offset if later else log.log_end_offset
         aborted = log.aborted_transactions(base, log.log_end_offset + 1)
-        replace()
-        new = _content(segment for segment in log.segments if segment.base_offset == base)
+        new = _content([_Made(f"{log.dir}/{file_name(base, LOG_SUFFIX)}{CLEANED_SUFFIX}", size)])
         kept = self._kept.setdefault(log.dir, {})
         for each in [each for each in kept if base <= each < end]:
             del kept[each]
         kept[base] = tuple(record.offset for record in new.records)
+        replace()
         bounds = self._bounds.get(log.dir)
         if bounds is not None:
             for fault in round_faults(old, new, lambda: _content(later).records, aborted, bounds, base, end):
                 self._tell(f"{log.dir}: compaction of the offsets {base} to {end - 1}: {fault}")
 
     def loaded(self, log: Log) -> None:
-        """A start has loaded ``log``: what a finished round has kept is there, as far as the log reaches."""
-        kept = self._kept.get(log.dir)
-        if not kept:
+        """A start has loaded ``log``: what a round has kept is there, as far as the log reaches.
+
+        A start that does not find the first segments must not take the next one for the beginning of the log.
+        """
+        before = self._logs.get(log.dir)
+        if before is None:
             return
-        there = {record.offset for record in _content(log.segments).records}
+        self._logs[log.dir] = log
+        start = before.log_start_offset
+        if log.log_start_offset > start:
+            self._tell(f"{log.dir}: the log begins at {log.log_start_offset} after a start, it began at {start}")
+        kept = self._kept.get(log.dir, {})
+        there = {record.offset for record in _content(log.segments).records} if kept else set()
         for base, offsets in kept.items():
-            lost = [each for each in offsets if log.log_start_offset <= each < log.log_end_offset and each not in there]
+            lost = [each for each in offsets if start <= each < log.log_end_offset and each not in there]
             if lost:
                 self._tell(
                     f"{log.dir}: of the compacted segment {base} the offsets {lost[0]} to {lost[-1]} are gone after a "
@@ -107,6 +129,7 @@ class Compactions:
     def removed(self, log: Log) -> None:
         """``log`` is deleted."""
         self._kept.pop(log.dir, None)
+        self._logs.pop(log.dir, None)
 
 
 def round_faults(
@@ -166,7 +189,7 @@ def _is_aborted(record: Record, aborted: Sequence[AbortedTxn]) -> bool:
     )
 
 
-def _content(segments: Iterable[Segment]) -> Content:
+def _content(segments: Iterable[Segment | _Made]) -> Content:
     """Read past the machine's disk, so that no fault of it is met; what a flipped bit has damaged ends its segment."""
     batches: list[BatchHeader] = []
     records: list[Record] = []
@@ -200,7 +223,7 @@ def checked_compactions(tell: Callable[[str], object]) -> Iterator[None]:
     def checked_replace(
         self: Log, base_offset: int, size: int, suffixes: Sequence[str], replaces: Sequence[int]
     ) -> None:
-        compactions.swap(self, replaces, lambda: replace(self, base_offset, size, suffixes, replaces))
+        compactions.swap(self, size, replaces, lambda: replace(self, base_offset, size, suffixes, replaces))
 
     def checked_load(self: LogDir, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
         logs = load(self, config_of, services)

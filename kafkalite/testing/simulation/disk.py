@@ -196,6 +196,10 @@ class SimDisk:
         assert isinstance(found, _File), path
         return found
 
+    def has_names(self, path: str, suffixes: tuple[str, ...]) -> bool:
+        """Whether the folder at ``path`` has a name that ends in one of ``suffixes``."""
+        return any(name.endswith(suffixes) for name in self.folder(path).entries)
+
     def created(self, path: str, node: _File | _Folder) -> None:
         """There is a new name."""
         parent, name = os.path.split(path)

@@ -17,7 +17,7 @@ from kafkalite.cluster.model import PartitionState
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
-from kafkalite.log.files import CLEANED_SUFFIX
+from kafkalite.log.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkalite.log.flushing import FlushWork
 from kafkalite.log.log import Log
 from kafkalite.record.batch import HEADER_SIZE, CorruptRecordError, check_crc, iter_headers, read_any_header
@@ -534,6 +534,11 @@ class FaultInjector:
             self.unaware[machine.host] = self._world.now
             self._cluster.zookeeper.expire(machine.zk.session)
 
+    def zookeeper_session(self, broker: int) -> int:
+        """The session that the broker knows it has; 0 where it has none."""
+        zk = self._cluster.brokers[broker].zk
+        return 0 if zk is None else zk.session
+
     def zookeeper_leader(self) -> int:
         """Number of the server that leads, or that led last."""
         leader = self._cluster.zookeeper.leader
@@ -575,6 +580,27 @@ class FaultInjector:
         found = await self.wait_until(lambda: bool(seen), limit, look=_LOOK_AT_DISK)
         disk.on_rename = lambda _: None
         return found
+
+    async def kill_in_a_swap(self, broker: int, after: int, limit: float) -> bool:
+        """Kill the process while it puts a compacted segment in the place of others: when it has given ``after`` files
+        another name, and one; after ``limit`` seconds no more. Whether the process has ended."""
+        machine = self._cluster.brokers[broker]
+        disk, life, left = machine.disk, machine.life, after
+
+        def renamed(path: str) -> None:
+            nonlocal left
+            if machine.life is not life or not disk.has_names(os.path.dirname(path), (CLEANED_SUFFIX, SWAP_SUFFIX)):
+                return
+            left -= 1
+            if left < 0:
+                disk.on_rename = lambda _: None
+                self.kill(broker)
+
+        disk.on_rename = renamed
+        has_ended = await self.wait_until(lambda: life is None or not life.alive, limit)
+        if disk.on_rename is renamed:
+            disk.on_rename = lambda _: None
+        return has_ended
 
     def fill_disk(self, broker: int, room: int) -> None:
         """Only ``room`` bytes more fit on the broker's disk."""

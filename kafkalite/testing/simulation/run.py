@@ -128,8 +128,9 @@ class _History:
             self.breach(fault)
 
     def breach(self, line: str) -> None:
-        """A rule does not hold."""
-        self._violations.append(line)
+        """A rule does not hold; of a process that is dead already no rule is asked."""
+        if not self._world.is_past_death:
+            self._violations.append(line)
 
     def run(self, story: bool) -> Outcome:
         world = self._world

@@ -896,7 +896,12 @@ async def connections_break_in_a_new_session(inject: FaultInjector, rng: random.
     """A session ends, and the connection of the next one breaks while the broker registers, reads and claims."""
     broker = rng.choice(inject.brokers)
     if rng.random() < 0.7:
+        former = inject.zookeeper_session(broker)
         inject.expire_session(broker)
+        await inject.wait_until(lambda: inject.zookeeper_session(broker) != former, 3, look=0.001)
+        # The broker registers in the first milliseconds of a session.
+        await inject.sleep(rng.uniform(0, 0.01))
+        inject.reset_zookeeper_connection(broker)
     else:
         inject.kill(broker)
         inject.start(broker)
@@ -1082,3 +1087,16 @@ async def power_lost_in_a_compaction(inject: FaultInjector, rng: random.Random) 
         inject.lose_power(broker)
         await inject.sleep(rng.uniform(0.1, 2))
     inject.start(broker)
+
+
+@_scenario()
+async def killed_in_a_swap(inject: FaultInjector, rng: random.Random) -> None:
+    """A process is killed between two renames, while a compacted segment takes the place of others.
+
+    ``LocalLog.replaceSegments`` of Kafka has ``.swap`` files for it: a start finds the old segments, or the new one.
+    """
+    for _ in range(rng.randint(2, 4)):
+        broker = rng.choice(inject.brokers)
+        if await inject.kill_in_a_swap(broker, rng.randrange(8), 4):
+            await inject.sleep(rng.uniform(0.05, 1))
+        inject.start(broker)

@@ -201,6 +201,11 @@ class World:
         """A digest of everything that has happened so far."""
         return self._digest.hexdigest()
 
+    @property
+    def is_past_death(self) -> bool:
+        """Whether the process whose event this is was killed in it: its code still runs, and has no effect."""
+        return self.current is not None and not self.current.alive
+
     # The story
 
     def note(self, text: str, node: str = "") -> None:
@@ -208,7 +213,12 @@ class World:
         self.lines.append(LogLine(self.now, node, 0, "", text))
 
     def log_line(self, level: int, logger: str, text: str, failure: BaseException | None) -> None:
-        """A node, or the world itself, wrote to its log. What tells of an exception is a failure."""
+        """A node, or the world itself, wrote to its log. What tells of an exception is a failure.
+
+        A process that was killed in the middle of an event writes nothing in what is left of that event.
+        """
+        if self.is_past_death:
+            return
         line = LogLine(self.now, self.current.name if self.current is not None else "", level, logger, text, failure)
         self.lines.append(line)
         if failure is not None:

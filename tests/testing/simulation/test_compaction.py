@@ -98,8 +98,10 @@ def test_a_start_finds_what_a_round_kept(tmp_path: Path) -> None:
         clean(log)
     assert told == []
     compactions = Compactions(told.append)
+    compactions.begun(log, 0)
     base, made = log.segments[0].base_offset, Path(log.segments[0].path)
-    compactions.swap(log, [base], lambda: None)
+    Path(f"{made}.cleaned").write_bytes(made.read_bytes())
+    compactions.swap(log, log.segments[0].size, [base], lambda: None)
     compactions.loaded(log)
     assert told == []
     made.write_bytes(b"")
@@ -107,3 +109,24 @@ def test_a_start_finds_what_a_round_kept(tmp_path: Path) -> None:
     compactions.loaded(log)
     assert len(told) == 1
     assert "of the compacted segment 0 the offsets" in told[0]
+
+
+def test_a_start_does_not_take_a_later_segment_for_the_first(tmp_path: Path) -> None:
+    house = LogHouse(str(tmp_path), cleanup_policy=("compact",))
+    log = house.create()
+    fill(log, [batch(2)])
+    log.roll()
+    fill(log, [batch(1)])
+    first = log.segments[0]
+    told: list[str] = []
+    compactions = Compactions(told.append)
+    Path(f"{first.path}.cleaned").write_bytes(Path(first.path).read_bytes())
+    compactions.begun(log, 0)
+    compactions.swap(log, first.size, [0], lambda: None)
+    first.mark_deleted()
+    loaded = house.load()
+    compactions.loaded(loaded)
+    assert told == [
+        f"{log.dir}: the log begins at 2 after a start, it began at 0",
+        f"{log.dir}: of the compacted segment 0 the offsets 0 to 1 are gone after a start, the log ends at 3",
+    ]

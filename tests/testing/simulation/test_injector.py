@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.checkpoints import RECOVERY_POINT, encode_offsets
 from kafkalite.log.log import Log
@@ -139,3 +140,33 @@ def test_a_slow_flush_is_overtaken_by_a_truncation(cluster: SimCluster) -> None:
     assert (was_overtaken, flush.is_overtaken) == (False, True), "only what is appended may be taken for flushed"
     flush.finish()
     assert flush.log.recovery_point < flush.work.end
+
+
+def test_a_process_is_killed_between_two_renames(cluster: SimCluster) -> None:
+    inject, machine = FaultInjector(cluster), cluster.brokers[1]
+    partition, life = machine.last_partition(TP), machine.life
+    assert partition is not None and isinstance(partition.log, Log)
+    assert life is not None
+    partition.log.roll()
+    segment = partition.log.segments[0]
+    killed: list[bool] = []
+    fs = partition.log.segments[0].folder.fs
+    life.run(lambda: fs.close(fs.open(f"{segment.path}.cleaned", create=True)))
+
+    async def kill() -> None:
+        killed.append(await inject.kill_in_a_swap(1, 0, 5))
+
+    spawn(kill(), "killing")
+
+    def rename_all() -> None:
+        segment.mark_deleted()
+        raise ValueError("not known of a dead process")
+
+    life.run(rename_all)
+    assert not machine.is_alive
+    names = sorted(path.name for path in Path(partition.log.dir).glob(f"{segment.base_offset:020d}*"))
+    assert len(names) > 1, names
+    assert [name.endswith(".deleted") for name in names].count(True) == 1, names
+    assert cluster.world.run_until(lambda: killed == [True], cluster.world.now + 1)
+    assert inject.count == 1
+    assert cluster.world.failures == []

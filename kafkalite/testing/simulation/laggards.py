@@ -12,7 +12,7 @@ from kafkalite.cluster.model import PartitionState
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.testing.ensemble.server import Role as ServerRole
-from kafkalite.testing.simulation.cluster import SimCluster, Status
+from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
 from kafkalite.testing.simulation.world import LifeState
 from kafkalite.zk.port import SessionState
 
@@ -51,8 +51,12 @@ class Laggards:
     def look(self, states: Mapping[TopicPartition, PartitionState]) -> None:
         """``states`` are what ZooKeeper says now."""
         found: dict[tuple[TopicPartition, int, int, int], _Mark] = {}
-        if self._zookeeper_is_well():
-            able = {broker for broker in self._cluster.brokers if self._is_able(broker)}
+        if zookeeper_is_well(self._cluster):
+            able = {
+                broker
+                for broker, machine in self._cluster.brokers.items()
+                if reaches_zookeeper(machine) and not self._is_cut_off(broker)
+            }
             for tp, state in states.items():
                 leader = self._cluster.brokers[state.leader].last_partition(tp) if state.leader in able else None
                 if leader is not None and leader.role is Role.LEADER and leader.leader_epoch == state.leader_epoch:
@@ -83,17 +87,19 @@ class Laggards:
                     f"{state.leader} for {self._limit:g} s"
                 )
 
-    def _zookeeper_is_well(self) -> bool:
-        servers = self._cluster.zookeeper.servers
-        return all(server.role in (ServerRole.FOLLOWING, ServerRole.LEADING) and not server.lag for server in servers)
 
-    def _is_able(self, broker: int) -> bool:
-        machine = self._cluster.brokers[broker]
-        return (
-            machine.status is Status.SERVING
-            and machine.life is not None
-            and machine.life.state is LifeState.RUNNING
-            and machine.zk is not None
-            and machine.zk.state is SessionState.CONNECTED
-            and not self._is_cut_off(broker)
-        )
+def zookeeper_is_well(cluster: SimCluster) -> bool:
+    """Whether every server serves and has what the others have."""
+    servers = cluster.zookeeper.servers
+    return all(server.role in (ServerRole.FOLLOWING, ServerRole.LEADING) and not server.lag for server in servers)
+
+
+def reaches_zookeeper(machine: SimBroker) -> bool:
+    """Whether the broker serves, its process runs, and it is connected to ZooKeeper."""
+    return (
+        machine.status is Status.SERVING
+        and machine.life is not None
+        and machine.life.state is LifeState.RUNNING
+        and machine.zk is not None
+        and machine.zk.state is SessionState.CONNECTED
+    )

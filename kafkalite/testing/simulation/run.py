@@ -48,6 +48,7 @@ from kafkalite.testing.simulation.leader_epochs import checked_leader_epochs
 from kafkalite.testing.simulation.loaded_log import check_loaded_log, checked_logs
 from kafkalite.testing.simulation.plan import ACTIVE, HEALING, ClientStep, Plan, Step
 from kafkalite.testing.simulation.promises import Promises, Surroundings
+from kafkalite.testing.simulation.registrations import Registrations
 from kafkalite.testing.simulation.scenarios import SCENARIOS
 from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.workload import CLIENTS, Client
@@ -108,6 +109,7 @@ class _History:
         settings = {**SETTINGS, **plan.settings}
         max_lag = int(settings["replica.lag.time.max.ms"]) / 1000
         self._laggards = Laggards(cluster, max_lag, self._injector.is_cut_off, self._violations.append)
+        self._registrations = Registrations(cluster, self._injector.is_cut_off, self._violations.append)
         self._promises = Promises(
             Surroundings(
                 cluster.zookeeper.tree.nodes,
@@ -181,6 +183,7 @@ class _History:
         """Look at all replicas, now and every :data:`_LOOK` seconds."""
         self._keepers.look()
         self._laggards.look(self._topology.states())
+        self._registrations.look()
         self._world.call_later(_LOOK, self._look)
 
     # The parts

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,7 @@ from kafkalite.log.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkalite.log.flushing import FlushWork
 from kafkalite.log.log import Log
 from kafkalite.record.batch import HEADER_SIZE, CorruptRecordError, check_crc, iter_headers, read_any_header
+from kafkalite.replication.ports import ReplicaLog
 from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import Role
 from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
@@ -235,6 +236,11 @@ class FaultInjector:
         state = self._state(tp)
         return NO_LEADER if state is None else state.leader
 
+    def leader_epoch(self, tp: TopicPartition) -> int:
+        """Its leader epoch as ZooKeeper says, -1 where it has no state."""
+        state = self._state(tp)
+        return -1 if state is None else state.leader_epoch
+
     def isr(self, tp: TopicPartition) -> tuple[int, ...]:
         """Its ISR as ZooKeeper says."""
         state = self._state(tp)
@@ -247,13 +253,18 @@ class FaultInjector:
 
     def ends(self, tp: TopicPartition) -> dict[int, int]:
         """Where the log ends of each replica whose process lives."""
-        found = {}
+        return {broker: log.log_end_offset for broker, log in self._logs(tp)}
+
+    def high_watermarks(self, tp: TopicPartition) -> dict[int, int]:
+        """The high watermark that each replica knows whose process lives."""
+        return {broker: log.high_watermark for broker, log in self._logs(tp)}
+
+    def _logs(self, tp: TopicPartition) -> Iterator[tuple[int, ReplicaLog]]:
         for broker in self.replicas(tp):
             machine = self._cluster.brokers[broker]
             partition = machine.last_partition(tp) if machine.is_alive else None
             if partition is not None and partition.log is not None:
-                found[broker] = partition.log.log_end_offset
-        return found
+                yield broker, partition.log
 
     def known_end(self, tp: TopicPartition, follower: int) -> int:
         """Where the follower's log ends, as the leader knows; -1 where there is no leader."""

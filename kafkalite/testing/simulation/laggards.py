@@ -16,7 +16,7 @@ from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
 from kafkalite.testing.simulation.world import LifeState
 from kafkalite.zk.port import SessionState
 
-_GRACE = 2.0
+_GRACE = 1.0
 """Virtual seconds for the write of the ISR, beside one and a half times ``replica.lag.time.max.ms``."""
 
 

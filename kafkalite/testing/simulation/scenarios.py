@@ -409,6 +409,49 @@ async def laggard_meets_a_fresh_leader(inject: FaultInjector, rng: random.Random
 
 
 @_scenario()
+async def last_high_watermark_is_not_taken(inject: FaultInjector, rng: random.Random) -> None:
+    """The answer that tells a follower the high watermark comes when it has another leader epoch, and is dropped.
+
+    Nothing more is written, so the leader has to tell it once more (seed 23 of the first histories).
+    """
+    # Producers that begin later would tell the follower.
+    await inject.sleep(rng.uniform(1, 2.5))
+    controller = inject.controller()
+    # The controller's request has to overtake the answer, and its session to go on.
+    choice = [
+        tp for tp in inject.partitions() if tp.topic == "orders" and inject.leader(tp) not in (NO_LEADER, controller)
+    ]
+    tp = rng.choice(choice) if choice else None
+    if tp is None or len(_followers(inject, tp)) < 2:
+        return
+    leader = inject.leader(tp)
+    follower, expired = sorted(_followers(inject, tp)[:2], key=lambda broker: broker != controller)
+
+    def is_to_be_told() -> bool:
+        ends, known = inject.ends(tp), inject.high_watermarks(tp)
+        return ends.get(follower, -1) == ends.get(leader) and known.get(follower, 0) < known.get(leader, 0)
+
+    inject.slow(follower, 0.1)
+    await inject.sleep(rng.uniform(0.2, 0.6))
+    clients = inject.clients()
+    for client in clients:
+        inject.pause_client(client)
+    if await inject.wait_until(is_to_be_told, 2, look=0.005):
+        inject.hold(leader, follower, one_way=True)
+        # The poll ends, so that no request waits at the leader which it would refuse for its epoch.
+        await inject.sleep(0.65)
+        epoch = inject.leader_epoch(tp)
+        inject.expire_session(expired)
+        await inject.wait_until(lambda: inject.leader_epoch(tp) > epoch, 0.3)
+        await inject.sleep(0.15)
+    inject.unslow(follower)
+    inject.release(leader, follower)
+    await inject.sleep(rng.uniform(2, 3))
+    for client in clients:
+        inject.resume_client(client)
+
+
+@_scenario()
 async def all_followers_lag(inject: FaultInjector, rng: random.Random) -> None:
     """No follower fetches, for longer than the ISR may wait: the leader stays alone in it, and refuses records."""
     tp = _written_partition(inject, rng)

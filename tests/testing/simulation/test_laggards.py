@@ -19,7 +19,7 @@ from kafkalite.zk.port import SessionState
 
 TP = TopicPartition("t", 0)
 STATES = {TP: PartitionState("t", 0, leader=1, leader_epoch=3, isr=(1, 2), assignment=PartitionAssignment((1, 2, 3)))}
-TOLD = "t-0: 2 of the ISR [1, 2] has not fetched up to 10 from the leader 1 for 5 s"
+TOLD = "t-0: 2 of the ISR [1, 2] has not fetched up to 10 from the leader 1 for 4 s"
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Setting:
 def test_a_follower_that_stays_behind() -> None:
     setting = Setting()
     setting.look(1)
-    setting.look(5)
+    setting.look(4)
     assert setting.told == []
     setting.look(0.1)
     assert setting.told == [TOLD]

@@ -1,0 +1,58 @@
+"""A follower that joins an ISR has all that its leader had when its epoch began, in the log that it has now.
+
+Answers to: nothing in Kafka (KAFKA-7128, KIP-903). Deterministic.
+
+A follower that joins too early catches up at once where its leader lives on: the end of a history shows the breach only
+where the leader dies in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kafkalite.replication.isr import IsrState
+from kafkalite.replication.partition import Partition
+from kafkalite.testing.simulation.cluster import SimCluster
+from kafkalite.testing.simulation.topology import Topology
+
+
+@contextmanager
+def checked_joining(cluster: SimCluster, topology: Topology, tell: Callable[[str], object]) -> Iterator[None]:
+    """Within, every follower that a leader begins to take into an ISR is checked; ``tell`` is called with each breach.
+
+    A log that a machine lost is held against the leader once it knows the machine's present registration.
+    """
+    set_isr = Partition.set_isr
+
+    def end_of_present_log(partition: Partition, replica: int) -> int | None:
+        """Where the log of ``replica`` ends; ``None`` where the leader cannot know of its present process."""
+        machine, leader = cluster.brokers[replica], cluster.brokers[partition.broker_id]
+        if not machine.is_alive or machine.zk is None or leader.services is None:
+            return None
+        registered = topology.registration(replica, machine.zk.session)
+        known = leader.services.metadata.broker(replica)
+        if registered is None or known is None or known.epoch != registered.epoch:
+            return None
+        held = machine.last_partition(partition.topic_partition)
+        is_held = held is not None and held.log is not None and held.state.topic_id == partition.state.topic_id
+        return held.log.log_end_offset if held is not None and is_held else None
+
+    def checked(self: Partition, isr: IsrState) -> None:
+        joining = set(isr.proposed) - set(isr.committed)
+        needed = max(self.epoch_start_offset, self.log.high_watermark) if joining else 0
+        for replica in sorted(joining):
+            known, present = self.followers[replica].log_end_offset, end_of_present_log(self, replica)
+            for end, where in ((known, "fetched up to"), (present, "has a log that ends at")):
+                if end is not None and end < needed:
+                    tell(
+                        f"{self.topic_partition}: {replica} {where} {end} and joins the ISR {list(isr.committed)} in "
+                        f"leader epoch {self.leader_epoch}, for which it needs {needed}"
+                    )
+        set_isr(self, isr)
+
+    Partition.set_isr = checked  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Partition.set_isr = set_isr  # type: ignore[method-assign]

@@ -9,6 +9,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -592,26 +593,28 @@ class FaultInjector:
         disk.on_rename = lambda _: None
         return found
 
-    async def kill_in_a_swap(self, broker: int, after: int, limit: float) -> bool:
-        """Kill the process while it puts a compacted segment in the place of others: when it has given ``after`` files
-        another name, and one; after ``limit`` seconds no more. Whether the process has ended."""
-        machine = self._cluster.brokers[broker]
-        disk, life, left = machine.disk, machine.life, after
+    async def kill_in_a_swap(self, after: int, limit: float) -> int | None:
+        """Kill the first process that puts a compacted segment in the place of others, when it has given ``after``
+        files another name, and one. Its broker; ``None``: there was none for ``limit`` seconds."""
+        machines = self._cluster.brokers
+        left = dict.fromkeys(machines, after)
+        killed: list[int] = []
 
-        def renamed(path: str) -> None:
-            nonlocal left
-            if machine.life is not life or not disk.has_names(os.path.dirname(path), (CLEANED_SUFFIX, SWAP_SUFFIX)):
+        def renamed(broker: int, path: str) -> None:
+            swaps = machines[broker].disk.has_names(os.path.dirname(path), (CLEANED_SUFFIX, SWAP_SUFFIX))
+            if killed or not swaps:
                 return
-            left -= 1
-            if left < 0:
-                disk.on_rename = lambda _: None
+            left[broker] -= 1
+            if left[broker] < 0:
+                killed.append(broker)
                 self.kill(broker)
 
-        disk.on_rename = renamed
-        has_ended = await self.wait_until(lambda: life is None or not life.alive, limit)
-        if disk.on_rename is renamed:
-            disk.on_rename = lambda _: None
-        return has_ended
+        for broker, machine in machines.items():
+            machine.disk.on_rename = partial(renamed, broker)
+        await self.wait_until(lambda: bool(killed), limit)
+        for machine in machines.values():
+            machine.disk.on_rename = lambda _: None
+        return killed[0] if killed else None
 
     def fill_disk(self, broker: int, room: int) -> None:
         """Only ``room`` bytes more fit on the broker's disk."""

@@ -149,12 +149,12 @@ def test_a_process_is_killed_between_two_renames(cluster: SimCluster) -> None:
     assert life is not None
     partition.log.roll()
     segment = partition.log.segments[0]
-    killed: list[bool] = []
+    killed: list[int | None] = []
     fs = partition.log.segments[0].folder.fs
     life.run(lambda: fs.close(fs.open(f"{segment.path}.cleaned", create=True)))
 
     async def kill() -> None:
-        killed.append(await inject.kill_in_a_swap(1, 0, 5))
+        killed.append(await inject.kill_in_a_swap(0, 5))
 
     spawn(kill(), "killing")
 
@@ -167,6 +167,6 @@ def test_a_process_is_killed_between_two_renames(cluster: SimCluster) -> None:
     names = sorted(path.name for path in Path(partition.log.dir).glob(f"{segment.base_offset:020d}*"))
     assert len(names) > 1, names
     assert [name.endswith(".deleted") for name in names].count(True) == 1, names
-    assert cluster.world.run_until(lambda: killed == [True], cluster.world.now + 1)
+    assert cluster.world.run_until(lambda: killed == [1], cluster.world.now + 1)
     assert inject.count == 1
     assert cluster.world.failures == []

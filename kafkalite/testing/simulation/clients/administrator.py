@@ -50,7 +50,8 @@ _MISSING = frozenset((E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_ID))
 _TOO_FEW = frozenset((E.INVALID_REPLICATION_FACTOR, E.INVALID_REPLICA_ASSIGNMENT))
 _EXPECTED: Mapping[str, frozenset[ErrorCode]] = {
     "reassign": _MISSING | _TOO_FEW,
-    "cancel": _MISSING | {E.NO_REASSIGNMENT_IN_PROGRESS},
+    # Refused where no replica of before is in the ISR by now.
+    "cancel": _MISSING | {E.NO_REASSIGNMENT_IN_PROGRESS, E.INVALID_REPLICA_ASSIGNMENT},
     "elect": _MISSING
     | {
         E.ELECTION_NOT_NEEDED,

@@ -139,7 +139,15 @@ class FetchApi:
         params = self._params(version, fetch, session)
         if unknown:
             params.max_wait_ms = 0
-        self._fetch(request, params, (), lambda results: self._answer(request, session, unknown, results))
+        epoch = session.epoch
+
+        def answer(results: list[FetchResult]) -> None:
+            self._answer(request, session, unknown, results)
+            if session.epoch != epoch:
+                # The client has sent another request meanwhile, and may drop what it did not expect any more.
+                session.tell_again(result.topic_partition for result in results)
+
+        self._fetch(request, params, (), answer)
 
     def _fetch(
         self,

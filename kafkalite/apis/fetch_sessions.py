@@ -15,6 +15,7 @@ from __future__ import annotations
 import random
 import uuid
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 from kafkalite.common.clock import Clock
@@ -72,6 +73,12 @@ class FetchSession:
     def size(self) -> int:
         """How many partitions the session has."""
         return len(self.partitions) + len(self.unresolved)
+
+    def tell_again(self, partitions: Iterable[TopicPartition]) -> None:
+        """What was said of ``partitions`` may have been dropped by the client: the next answer says it once more."""
+        for tp in partitions:
+            if self.told.pop(tp, None) is not None and tp in self.partitions:
+                self.watch.dirty[tp] = None
 
 
 class FetchSessionCache:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -204,6 +204,24 @@ class TestSessions:
             watch.dirty[T0] = None
             response = fetch(broker, 12, ask(session_id=session, session_epoch=epoch))
             assert len(response.partitions) == expected, epoch
+
+    def test_what_an_overtaken_request_is_answered_is_said_once_more(self, broker: FakeBroker) -> None:
+        session = fetch(broker, 12, ask(T0, session_epoch=0)).session_id
+        answers: list[Callable[[list[FetchResult]], object]] = []
+        at_once = broker.replicas.fetch
+        broker.replicas.fetch = lambda *asked: answers.append(asked[-1])  # type: ignore
+        for epoch in (1, 2):
+            request = ask(*([T0] if epoch == 2 else []), session_id=session, session_epoch=epoch)
+            broker.send(ApiKey.FETCH, 12, encode_fetch_request(12, request))
+        news = FetchResult(T0, high_watermark=6, log_start_offset=0)
+        answers[1]([FetchResult(T0, high_watermark=5, log_start_offset=0)])
+        answers[0]([news])
+        broker.replicas.fetch = at_once  # type: ignore
+        broker.replicas.results[T0] = news
+        broker.take()
+        broker.take()
+        told = fetch(broker, 12, ask(session_id=session, session_epoch=3))
+        assert [partition.high_watermark for partition in told.partitions] == [6]
 
     def test_what_was_just_read_comes_last(self, broker: FakeBroker) -> None:
         session = fetch(broker, 12, ask(T0, T1, session_epoch=0)).session_id

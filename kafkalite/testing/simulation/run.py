@@ -51,6 +51,7 @@ from kafkalite.testing.simulation.plan import ACTIVE, HEALING, ClientStep, Plan,
 from kafkalite.testing.simulation.promises import Promises, Surroundings
 from kafkalite.testing.simulation.registrations import Registrations
 from kafkalite.testing.simulation.scenarios import SCENARIOS
+from kafkalite.testing.simulation.told_high_watermarks import ToldHighWatermarks
 from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.workload import CLIENTS, Client
 from kafkalite.testing.simulation.world import World
@@ -116,6 +117,7 @@ class _History:
         max_lag = int(settings["replica.lag.time.max.ms"]) / 1000
         self._laggards = Laggards(cluster, max_lag, self._injector.is_cut_off, self._violations.append)
         self._registrations = Registrations(cluster, self._injector.is_cut_off, self._violations.append)
+        self._told = ToldHighWatermarks(cluster, self._violations.append)
         self._promises = Promises(
             Surroundings(
                 cluster.zookeeper.tree.nodes,
@@ -141,6 +143,11 @@ class _History:
             self._violations.append(line)
 
     def run(self, story: bool) -> Outcome:
+        """The whole history."""
+        with self._told.counting():
+            return self._run(story)
+
+    def _run(self, story: bool) -> Outcome:
         world = self._world
         invariants, writers = ZnodeInvariants(self._injector.shortened), Writers()
         beliefs = Beliefs(
@@ -190,6 +197,7 @@ class _History:
         self._keepers.look()
         self._laggards.look(self._topology.states())
         self._registrations.look()
+        self._told.look(self._topology.states())
         self._world.call_later(_LOOK, self._look)
 
     # The parts

@@ -1,0 +1,125 @@
+"""A follower that has all of a quiet partition, and is answered by its leader, learns the high watermark.
+
+Answers to: nothing in Kafka (KIP-227 lets a leader leave out what it has told before). Deterministic.
+
+The end of a history does not show what was not told, where later records or another leader epoch told it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+from kafkalite.cluster.model import PartitionState
+from kafkalite.common.types import TopicPartition
+from kafkalite.replication.fetcher import Fetcher
+from kafkalite.replication.follower_session import FollowerSession
+from kafkalite.replication.partition import Partition, Role
+from kafkalite.testing.simulation.cluster import SimCluster
+
+_ANSWERS = 5
+"""So many answers say all: one may have been under way, one dropped by the follower, and interrupted polls count."""
+_SECONDS = 1.5
+"""Longer than a follower leaves a partition out after an error, and polls."""
+
+
+class _Quiet(NamedTuple):
+    """What stays as it is in a partition that is quiet."""
+
+    leader_epoch: int
+    end: int
+    high_watermark: int
+    session: FollowerSession
+
+
+class _Mark(NamedTuple):
+    """Since when a follower has known less, and how many answers its session had by then."""
+
+    quiet: _Quiet
+    since: float
+    answers: int
+
+
+class ToldHighWatermarks:
+    """Counts the answers that followers get; :meth:`look` holds them against what the followers know by then.
+
+    ``tell`` is called with each breach.
+    """
+
+    def __init__(self, cluster: SimCluster, tell: Callable[[str], object]) -> None:
+        self._cluster = cluster
+        self._tell = tell
+        self._sessions: dict[tuple[TopicPartition, int], FollowerSession] = {}
+        self._answers: WeakKeyDictionary[FollowerSession, int] = WeakKeyDictionary()
+        self._marks: dict[tuple[TopicPartition, int], _Mark] = {}
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Within, answers are counted."""
+        add, answered = Fetcher.add, FollowerSession.answered
+
+        def noted(fetcher: Fetcher, partition: Partition) -> None:
+            self._sessions[partition.topic_partition, partition.broker_id] = fetcher.session
+            add(fetcher, partition)
+
+        def counted(session: FollowerSession, session_id: int) -> None:
+            self._answers[session] = self._answers.get(session, 0) + 1
+            answered(session, session_id)
+
+        Fetcher.add = noted  # type: ignore[method-assign, assignment]
+        FollowerSession.answered = counted  # type: ignore[method-assign, assignment]
+        try:
+            yield
+        finally:
+            Fetcher.add = add  # type: ignore[method-assign]
+            FollowerSession.answered = answered  # type: ignore[method-assign]
+
+    def look(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+        """``states`` are what ZooKeeper says now."""
+        marks: dict[tuple[TopicPartition, int], _Mark] = {}
+        for tp, state in states.items():
+            leader = self._partition(state.leader, tp)
+            if leader is None or leader.role is not Role.LEADER:
+                continue
+            for broker in leader.followers:
+                follower, session = self._partition(broker, tp), self._sessions.get((tp, broker))
+                if follower is not None and session is not None and _knows_less(follower, leader):
+                    self._compare(tp, broker, follower, leader, session, marks)
+        self._marks = marks
+
+    def _partition(self, broker: int, tp: TopicPartition) -> Partition | None:
+        machine = self._cluster.brokers.get(broker)
+        return machine.last_partition(tp) if machine is not None and machine.is_alive else None
+
+    def _compare(
+        self,
+        tp: TopicPartition,
+        broker: int,
+        follower: Partition,
+        leader: Partition,
+        session: FollowerSession,
+        marks: dict[tuple[TopicPartition, int], _Mark],
+    ) -> None:
+        now, answers = self._cluster.world.now, self._answers.get(session, 0)
+        quiet = _Quiet(leader.leader_epoch, leader.log.log_end_offset, leader.log.high_watermark, session)
+        mark = self._marks.get((tp, broker))
+        if mark is None or mark.quiet != quiet:
+            mark = _Mark(quiet, now, answers)
+        marks[tp, broker] = mark
+        if answers - mark.answers >= _ANSWERS and now - mark.since >= _SECONDS:
+            self._tell(
+                f"{tp}: the leader {leader.broker_id} has the high watermark {quiet.high_watermark} and did not tell "
+                f"{broker}, which has all of the log and {follower.log.high_watermark}"
+            )
+
+
+def _knows_less(follower: Partition, leader: Partition) -> bool:
+    return (
+        follower.role is Role.FOLLOWER
+        and follower.leader_epoch == leader.leader_epoch
+        and follower.state.topic_id == leader.state.topic_id
+        and follower.log.log_end_offset == leader.log.log_end_offset
+        and follower.log.high_watermark < leader.log.high_watermark
+    )

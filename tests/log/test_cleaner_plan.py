@@ -145,6 +145,10 @@ def test_the_whole_log_is_the_job(tmp_path: Path) -> None:
     assert (job.number, job.first_dirty_offset, job.upper_bound, job.folder) == (6, 20, 53, log.dir)
     # What is written above the bound is not touched.
     assert job.last_records == {9: LastRecord(52, 0), 8: LastRecord(-1, 0)}
+    # It may yet be truncated: then the last batch below the bound is the producer's last again.
+    fill(log, [batch(3, pid=9, sequence=3)])
+    job = make_job(log_to_clean(log, 20, NOW)[0], 7, NOW, CleanerConfig(1000))
+    assert job.last_records == {9: LastRecord(52, 0), 8: LastRecord(-1, 0)}
     assert (job.delete_retention_ms, job.segment_bytes, job.now_ms) == (77, 5000, NOW)
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from kafkalite.log.cleaner.job import CleanerConfig, CleanJob, LastRecord, SegmentInfo
 from kafkalite.log.log import Log
+from kafkalite.log.producer_entry import ProducerEntry
 from kafkalite.log.segment import Segment
 
 log = logging.getLogger(__name__)
@@ -118,12 +119,7 @@ def make_job(chosen: LogToClean, number: int, now_ms: int, config: CleanerConfig
         chosen.first_dirty,
         chosen.first_uncleanable,
         tuple(segment.base_offset for segment in log_.segments if segment.txn_index is not None),
-        {
-            entry.producer_id: LastRecord(entry.last_offset, entry.producer_epoch)
-            for entry in log_.producer_state.entries.values()
-            # What a producer wrote above the bound is not touched, and what he wrote below need not stay then.
-            if entry.last_offset < chosen.first_uncleanable
-        },
+        _last_records(log_.producer_state.entries.values(), chosen.first_uncleanable),
         now_ms,
         settings.segment_bytes,
         settings.segment_index_bytes,
@@ -131,3 +127,13 @@ def make_job(chosen: LogToClean, number: int, now_ms: int, config: CleanerConfig
         settings.delete_retention_ms,
         config,
     )
+
+
+def _last_records(entries: Iterable[ProducerEntry], bound: int) -> dict[int, LastRecord]:
+    """What is to stay of each producer: its last batch below ``bound``, because those above it may yet be truncated."""
+    found = {}
+    for entry in entries:
+        below = [batch.last_offset for batch in entry.batches if batch.last_offset < bound]
+        if below or not entry.batches:
+            found[entry.producer_id] = LastRecord(below[-1] if below else -1, entry.producer_epoch)
+    return found

@@ -95,7 +95,7 @@ class Compactions:
         replace()
         bounds = self._bounds.get(log.dir)
         if bounds is not None:
-            for fault in round_faults(old, new, lambda: _content(later).records, aborted, bounds, base, end):
+            for fault in round_faults(old, new, lambda: _content(later).records, aborted, bounds):
                 self._tell(f"{log.dir}: compaction of the offsets {base} to {end - 1}: {fault}")
 
     def loaded(self, log: Log) -> None:
@@ -138,11 +138,8 @@ def round_faults(
     later: Callable[[], Iterable[Record]],
     aborted: Sequence[AbortedTxn],
     bounds: Bounds,
-    base: int,
-    end: int,
 ) -> Iterator[str]:
-    """What is wrong with ``new``, which stands for ``old``, from offset ``base`` to below ``end``; ``later`` reads the
-    records behind it."""
+    """What is wrong with ``new``, which stands for ``old``; ``later`` reads the records behind them."""
     before = {record.offset: record for record in old.records}
     after = {record.offset: record for record in new.records}
     for offset, record in after.items():
@@ -150,9 +147,11 @@ def round_faults(
         if was is None or (was.key, was.value) != (record.key, record.value):
             yield f"another record stands at offset {offset} now"
             return
-    ends = {(batch.producer_id, batch.last_offset) for batch in new.batches}
+    # A producer that had a later epoch when a former round dropped the batch, and whose batches of that epoch were
+    # truncated since, is known by its snapshot alone.
+    gone = _ends(old) - _ends(new)
     for producer, last in bounds.last_offsets.items():
-        if base <= last < end and (producer, last) not in ends:
+        if (producer, last) in gone:
             yield f"the last batch of producer {producer}, which ended at offset {last}, is gone"
     dropped = [record for offset, record in before.items() if offset not in after and record.key is not None]
     latest = _latest(old.records, aborted, bounds.stable)
@@ -167,6 +166,11 @@ def round_faults(
         if latest.get(record.key, -1) <= record.offset:
             what = "value" if record.value is not None else "tombstone"
             yield f"offset {record.offset}, the last committed {what} of key {record.key!r}, is gone"
+
+
+def _ends(content: Content) -> set[tuple[int, int]]:
+    """Producers with the last offsets of their batches."""
+    return {(batch.producer_id, batch.last_offset) for batch in content.batches}
 
 
 def _latest(records: Iterable[Record], aborted: Sequence[AbortedTxn], stable: int) -> dict[bytes | None, int]:

@@ -39,7 +39,7 @@ def faults(
     stable: int = 100,
 ) -> list[str]:
     bounds = Bounds(stable, {}, 1000)
-    return list(round_faults(Content((), old), Content((), new), lambda: later, aborted, bounds, 0, 10))
+    return list(round_faults(Content((), old), Content((), new), lambda: later, aborted, bounds))
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_what_may_not_go(
 def test_the_last_batch_of_a_producer_stays() -> None:
     last = BatchHeader(4, 0, 0, 2, 0, 0, 1, 0, 0, 7, 0, 3, 0)
     bounds = Bounds(100, {7: 5, 8: 20}, 1000)
-    assert list(round_faults(Content((last,), ()), Content((last,), ()), lambda: (), (), bounds, 0, 10)) == []
-    assert list(round_faults(Content((last,), ()), Content((), ()), lambda: (), (), bounds, 0, 10)) == [
+    assert list(round_faults(Content((last,), ()), Content((last,), ()), lambda: (), (), bounds)) == []
+    assert list(round_faults(Content((last,), ()), Content((), ()), lambda: (), (), bounds)) == [
         "the last batch of producer 7, which ended at offset 5, is gone"
     ]
 

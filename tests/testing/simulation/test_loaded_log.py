@@ -29,7 +29,7 @@ def test_aborted_transactions_are_those_of_the_batches(tmp_path: Path) -> None:
 
 
 def compacted_and_cut(tmp_path: Path) -> Log:
-    """Offset 2, the last batch of producer 1 below the bound 4, was compacted; its batch above the bound is lost."""
+    """Offset 2, the last batch of producer 1 and epoch 0, was compacted; that of epoch 1, above the bound, is lost."""
     house = LogHouse(str(tmp_path), cleanup_policy=("compact",))
     log = house.create()
     fill(
@@ -43,7 +43,7 @@ def compacted_and_cut(tmp_path: Path) -> Log:
     log.roll()
     fill(log, [batch(1, pid=2, sequence=1)])
     whole = log.segments.active.size
-    fill(log, [batch(1, pid=1, sequence=3)])
+    fill(log, [batch(1, pid=1, epoch=1, sequence=0)])
     assert clean(log) == 4
     path = log.segments.active.path
     log.close()

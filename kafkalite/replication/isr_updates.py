@@ -99,7 +99,7 @@ class IsrUpdates:
     def consider(self, partition: Partition, follower: FollowerState) -> None:
         """A follower outside the maximal ISR has fetched: let it join where it may."""
         replica = follower.broker_id
-        if not self._is_eligible(follower):
+        if not self._is_eligible(partition, follower):
             if partition.is_in_sync(follower):
                 self._look_later(partition, replica)
             return
@@ -112,10 +112,16 @@ class IsrUpdates:
         if replica in partition.joining or partition.is_in_sync(follower):
             self._look_later(partition, replica)
 
-    def _is_eligible(self, follower: FollowerState) -> bool:
+    def _is_eligible(self, partition: Partition, follower: FollowerState) -> bool:
         # KIP-903: only this life of the broker may join; the log of an earlier one may have been lost.
         broker = self._replicas.metadata.broker(follower.broker_id)
-        return broker is not None and follower.broker_epoch in (-1, broker.epoch)
+        if broker is None or follower.broker_epoch not in (-1, broker.epoch):
+            return False
+        # With its whole target in sync a reassignment completes. The leader hears of the ISR that the controller writes
+        # then before it hears of the new assignment, and a removed replica would stay in the ISR.
+        assignment, in_sync = partition.state.assignment, partition.isr.committed
+        is_removed = follower.broker_id in assignment.removing
+        return not is_removed or any(replica not in in_sync for replica in assignment.target)
 
     def _look_later(self, partition: Partition, replica: int) -> None:
         self._candidates[partition.topic_partition, replica] = None
@@ -137,7 +143,7 @@ class IsrUpdates:
             if follower is None or replica in partition.isr.maximal:
                 continue
             self.consider(partition, follower)
-            if replica in partition.joining and not self._is_eligible(follower):
+            if replica in partition.joining and not self._is_eligible(partition, follower):
                 partition.set_joining(replica, False)
             if partition.advance_high_watermark():
                 effects.high_watermark(partition)

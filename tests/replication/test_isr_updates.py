@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.replication.isr import IsrStatus
 from kafkalite.testing.zookeeper import MemoryZkClient
@@ -220,6 +221,22 @@ def test_only_the_current_life_of_a_broker_joins(cluster: SimCluster) -> None:
     cluster.announce(3, cluster.epoch(3) - 1000)
     cluster.run(2)
     assert cluster.read().isr == (1, 2, 3)
+
+
+def test_a_replica_that_is_being_removed_does_not_join_a_whole_target(cluster: SimCluster) -> None:
+    """The controller may have completed the reassignment, and the leader knows the new assignment last."""
+    cluster.network.cut.update({(2, 1), (3, 1)})
+    cluster[1].produce("a", acks=1)
+    cluster.run(20)
+    assert cluster.read().isr == (1,)
+    partition = cluster[1].manager.partitions[TP]
+    partition.state = partition.state.with_(assignment=PartitionAssignment((1, 2, 3), removing=(2, 3)))
+    cluster.network.cut.discard((3, 1))
+    cluster.run(5)
+    assert cluster.read().isr == (1,), "the target is 1 alone"
+    partition.state = partition.state.with_(assignment=PartitionAssignment((1, 2, 3), removing=(3,)))
+    cluster.run(5)
+    assert cluster.read().isr == (1, 3), "until 2 is in sync the reassignment goes on, and 3 is of use"
 
 
 def test_a_fetch_of_an_earlier_life_is_refused(cluster: SimCluster) -> None:

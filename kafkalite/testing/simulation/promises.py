@@ -228,6 +228,11 @@ class Promises:
 
     # What clients are told
 
+    def is_coordinator(self, group: str, broker: str) -> bool:
+        """Whether ``broker`` holds the claim on ``group`` now."""
+        claim = self._claim(group)
+        return claim is not None and claim.broker == broker
+
     def note(self, event: Event) -> None:
         """What a client did, or was told."""
         take = self._takers.get(type(event))

@@ -22,7 +22,16 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import request_class
 from kafkalite.testing.ensemble import Transaction
 from kafkalite.testing.history.checker import check
-from kafkalite.testing.history.events import Acked, Compacted, Event, GroupRemoved, Isolation, OffsetCommitted, Replica
+from kafkalite.testing.history.events import (
+    Acked,
+    Compacted,
+    Event,
+    GroupRemoved,
+    Isolation,
+    OffsetCommitted,
+    OffsetFetched,
+    Replica,
+)
 from kafkalite.testing.simulation.beliefs import Beliefs
 from kafkalite.testing.simulation.clients.cluster import Cluster
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
@@ -387,6 +396,10 @@ class _History:
         )
 
     def _note(self, event: Event) -> None:
+        if isinstance(event, OffsetFetched) and not self._promises.is_coordinator(event.group, event.broker):
+            # A broker that has not heard yet that its claim has ended shows the offsets of before. No member goes on
+            # from them, because it is fenced when it joins.
+            return
         self._events.append(event)
         if isinstance(event, Acked):
             self._keepers.acked(event)

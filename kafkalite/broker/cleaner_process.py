@@ -94,10 +94,8 @@ def work(orders: Orders, out: int) -> None:
             discard_cleaned(fs, folder)
             report(Aborted(order.number))
         except OSError as error:
-            discard_cleaned(fs, folder)
             report(Failed(order.number, str(error), error.errno or 0))
         except (CorruptRecordError, ApiError) as error:
-            discard_cleaned(fs, folder)
             report(Failed(order.number, str(error)))
 
 

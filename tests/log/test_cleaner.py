@@ -12,7 +12,7 @@ import pytest
 
 from kafkalite.common.errors import ApiError
 from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, discard_cleaned
-from kafkalite.log.cleaner.job import CleanerConfig
+from kafkalite.log.cleaner.job import Cleaned, CleanerConfig
 from kafkalite.log.cleaner.offset_map import BYTES_PER_KEY
 from kafkalite.log.cleaner.plan import log_to_clean, make_job
 from kafkalite.log.files import CLEANED_SUFFIX
@@ -381,6 +381,30 @@ def test_a_round_is_given_up_between_reads(tmp_path: Path) -> None:
             continue
         break
     assert stops > 2 * len(job.segments)
+
+
+def test_a_round_that_fails_leaves_the_segments_that_it_has_reported(tmp_path: Path) -> None:
+    """The broker may not have put them in yet; without their files it would take the log directory offline."""
+    lhouse = house(tmp_path)
+    log = lhouse.create()
+    write(log, [(f"k{number}", "v" * 50) for number in range(200)])
+    job = make_job(log_to_clean(log, 0, NOW)[0], 1, NOW, CleanerConfig())
+    reported: list[str] = []
+
+    class Full(FileSystem):
+        def fsync(self, fd: int) -> None:
+            if len(reported) == 2:
+                raise OSError(errno.ENOSPC, "no space left on device")
+            super().fsync(fd)
+
+    def report(cleaned: Cleaned) -> None:
+        reported.append(f"{cleaned.base_offset:020}")
+
+    with pytest.raises(OSError, match="no space left"):
+        Cleaner(Full(), lambda: None, lambda: 0.0, lambda _: None).clean(job, report)
+    left = lhouse.names(".cleaned")
+    assert sorted({name[:20] for name in left}) == reported
+    assert {f"{base}.log.cleaned" for base in reported} <= set(left)
 
 
 def test_a_compacted_log_takes_no_records_without_a_key(tmp_path: Path) -> None:

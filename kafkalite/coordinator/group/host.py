@@ -10,10 +10,12 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from twisted.python.failure import Failure
+
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import Future, gather
+from kafkalite.common.tasks import Future, deferred, gather
 from kafkalite.coordinator.group.group import Group, GroupLimits
 from kafkalite.coordinator.group.hosted import HostedGroup
 from kafkalite.coordinator.group.persistence import load
@@ -131,15 +133,24 @@ class GroupHost:
 
     # Inside
 
-    async def _alone(self, group: str, work: Awaitable[T]) -> T:
-        """``work`` while nobody else claims, loads or removes ``group``."""
+    def _alone(self, group: str, work: Awaitable[T]) -> Awaitable[T]:
+        """Do ``work`` while nothing else claims, loads or removes ``group``.
+
+        The request that asked for it goes on first, then those that came meanwhile: the commits of one member are
+        written in the order in which it sent them.
+        """
         assert group not in self._busy
         self._busy[group] = []
-        try:
-            return await work
-        finally:
-            for turn in self._busy.pop(group):
+        outcome: Future[T] = Future()
+
+        def done(result: T | Failure) -> None:
+            turns = self._busy.pop(group)
+            outcome.callback(result)
+            for turn in turns:
                 turn.callback(None)
+
+        deferred(work).addBoth(done)
+        return outcome
 
     async def _take_over(self, group: str, create: bool) -> HostedGroup | None:
         self._check_not_stopping()

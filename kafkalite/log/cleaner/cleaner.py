@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
+from kafkalite.common.errors import ApiError
 from kafkalite.log.cleaner.batch_filter import BatchFilter, control_kind, note_batch
 from kafkalite.log.cleaner.grouping import group_segments
 from kafkalite.log.cleaner.job import Cleaned, CleanerStats, CleanJob, Done, SegmentInfo
 from kafkalite.log.cleaner.offset_map import OffsetMap
 from kafkalite.log.cleaner.throttle import Throttle
 from kafkalite.log.cleaner.transactions import CleanedTransactions
-from kafkalite.log.files import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX, Folder
+from kafkalite.log.files import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX, Folder, file_name
 from kafkalite.log.fs import File, FilePool, FileSystem
 from kafkalite.log.segment import Segment
 from kafkalite.log.txn_index import TransactionIndex
@@ -65,18 +66,19 @@ class Cleaner:
         return _Round(self._fs, self._check, self._now, self._rest, job).run(report)
 
 
-def remove_cleaned(fs: FileSystem, folder: str) -> None:
-    """Remove what a round that did not end left in ``folder``."""
+def remove_cleaned(fs: FileSystem, folder: str, base_offset: int | None = None) -> None:
+    """Remove what a round that did not end left in ``folder``: all of it, or of the segment at ``base_offset``."""
+    prefix = "" if base_offset is None else file_name(base_offset, "")
     with contextlib.suppress(FileNotFoundError):
         for name in fs.list_dir(folder):
-            if name.endswith(CLEANED_SUFFIX):
+            if name.startswith(prefix) and name.endswith(CLEANED_SUFFIX):
                 fs.remove(f"{folder}/{name}")
 
 
-def discard_cleaned(fs: FileSystem, folder: str) -> None:
+def discard_cleaned(fs: FileSystem, folder: str, base_offset: int | None = None) -> None:
     """The same where the disk may be broken: what stays is removed by the next round, or by the broker's next start."""
     with contextlib.suppress(OSError):
-        remove_cleaned(fs, folder)
+        remove_cleaned(fs, folder, base_offset)
 
 
 class _Round:
@@ -107,7 +109,13 @@ class _Round:
         covered = [segment for segment in job.segments if segment.base_offset < end_offset]
         self._prepare_filter(aborted)
         for group in group_segments(covered, job.segment_bytes, job.index_bytes, job.upper_bound):
-            report(self._clean_group(group))
+            try:
+                cleaned = self._clean_group(group)
+            except (OSError, CorruptRecordError, ApiError):
+                # Files of segments that were reported stay: the broker may not have put them in yet.
+                discard_cleaned(self._fs, job.folder, group[0].base_offset)
+                raise
+            report(cleaned)
         stats.seconds = self._now() - started
         return Done(job.number, end_offset, stats)
 

@@ -203,10 +203,8 @@ class SimCleaner:
         except RoundAborted:
             return
         except OSError as error:
-            discard_cleaned(self._fs, job.folder)
             reports.append((self._rested, Failed(job.number, str(error), error.errno or 0)))
         except (CorruptRecordError, ApiError) as error:
-            discard_cleaned(self._fs, job.folder)
             reports.append((self._rested, Failed(job.number, str(error))))
         after = 0.0
         for rested, report in reports:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from kafkalite.log.config import LogConfig
 from kafkalite.log.files import Folder
@@ -75,8 +75,10 @@ def checked_logs(tell: Callable[[str], object], durability: Durability) -> Itera
         was_cut = truncate_to(self, offset)
         if was_cut:
             durability.truncated(self)
-            for fault in check_cut_log(self):
-                tell(f"truncated: {fault}")
+            # A disk that fails to read shows nothing.
+            with suppress(OSError):
+                for fault in check_cut_log(self):
+                    tell(f"truncated: {fault}")
         return was_cut
 
     def checked_flush(self: Log, work: FlushWork) -> None:

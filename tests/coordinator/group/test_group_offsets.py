@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import Future, deferred
 from kafkalite.coordinator.group.values import OffsetCommitRequest, OffsetDeleteRequest, TxnOffsetCommitRequest
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.port import ConnectionLostError
+from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.znodes.consumers import offset_path
 from tests.coordinator.group.house import T0, T1, U0, Broker, G, House
@@ -50,6 +52,28 @@ def test_members_commit_at_their_generation() -> None:
     broker.join("b")
     assert broker.commit(9, ids["a"], 1) is NONE
     assert broker.fetch() == {T0: 9}
+
+
+def test_commits_that_wait_for_the_claim_are_written_in_the_order_in_which_they_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    house = House()
+    broker = house.preferred()
+    loaded: Future[None] = Future()
+    load = GroupStore.load
+
+    async def load_later(store: GroupStore, group: str) -> Any:
+        await loaded
+        return await load(store, group)
+
+    monkeypatch.setattr(GroupStore, "load", load_later)
+    commits = [
+        deferred(broker.groups.commit_offsets(OffsetCommitRequest(G, {T0: OffsetAndMetadata(offset)})))
+        for offset in (5, 6, 7)
+    ]
+    loaded.callback(None)
+    assert [run(commit) for commit in commits] == [{T0: NONE}] * 3
+    assert broker.fetch() == {T0: 7}
 
 
 def test_each_partition_is_answered_for_itself() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import Future, deferred
 from kafkalite.network.client import ConnectionLost
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.testing.simulation.clients.cluster import Cluster
@@ -32,15 +33,36 @@ class Coordinator:
         self._link: Link | None = None
         self._linked_to = ""
         self.broker = ""
+        self._sent: Future[None] | None = None
+        """Done once the last request is sent, or could not be."""
         self._closed = False
 
     async def ask(self, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any) -> Any:
         """One request to it. Raises :class:`ConnectionLost`, and ``ApiError`` while it cannot be found."""
+        # Java's client sends what waits for the coordinator in the order in which it was asked for: an offset that is
+        # committed later must not be overtaken.
+        before, sent = self._sent, Future[None]()
+        self._sent = sent
+        if before is not None:
+            await before
+        try:
+            link = await self._connected()
+            asked = self._linked_to
+            answering = deferred(self._cluster.ask(link, key, version, timeout, **fields))
+        finally:
+            sent.callback(None)
+        try:
+            answer = await answering
+        except ConnectionLost:
+            self.forget()
+            raise
+        self.broker = asked
+        return answer
+
+    async def _connected(self) -> Link:
         cluster = self._cluster
         if self._address is None:
-            found = await self._find()
-            # Another request that looked at the same time may have been told of another broker, and asks that one.
-            self._address = self._address or found
+            self._address = await self._find()
         if self._link is None or not self._link.connected:
             host, port = self._address
             link = cluster.host.connect(host, port, cluster.name)
@@ -52,14 +74,7 @@ class Coordinator:
             self._link, self._linked_to = link, host
             if self._closed:
                 link.close()
-        asked = self._linked_to
-        try:
-            answer = await cluster.ask(self._link, key, version, timeout, **fields)
-        except ConnectionLost:
-            self.forget()
-            raise
-        self.broker = asked
-        return answer
+        return self._link
 
     def forget(self) -> None:
         """It may have moved."""

@@ -24,8 +24,8 @@ class Keepers:
     """The last acknowledged offset of each partition, and its high watermark, held against the logs of its ISR.
 
     ``power_losses``: how often each machine has lost power. A member whose machine did is not blamed until it has left
-    the ISR, because the controller can only learn of it later; nor is it allowed to lead meanwhile. ``tell`` is called
-    with each breach.
+    the ISR, because the controller can only learn of it later; nor is it allowed to lead meanwhile. The same holds of a
+    member that joined with its log of before, by a fetch that was under way then. ``tell`` is called with each breach.
     """
 
     def __init__(self, cluster: SimCluster, power_losses: Mapping[int, int], tell: Callable[[str], object]) -> None:
@@ -35,6 +35,8 @@ class Keepers:
         self._states: Mapping[TopicPartition, PartitionState] = {}
         self._last: dict[TopicPartition, int] = {}
         self._outside: dict[tuple[TopicPartition, int], int] = {}
+        self._losses_before: dict[tuple[int, int], int] = {}
+        """Broker and unclean start epoch → how often its machine had lost power when an ISR first named that epoch."""
 
     def acked(self, event: Acked) -> None:
         """A client was told that its record is there."""
@@ -51,6 +53,8 @@ class Keepers:
             for broker in state.replicas:
                 if broker not in state.isr:
                     self._outside[tp, broker] = self._power_losses.get(broker, 0)
+            for member in state.unclean_start_epochs:
+                self._losses_before.setdefault(member, self._power_losses.get(member[0], 0))
         self.look()
 
     def look(self) -> None:
@@ -73,14 +77,16 @@ class Keepers:
             member = machine.last_partition(tp) if machine.is_alive else None
             if member is None or member.log is None or member.state.topic_id != state.topic_id:
                 continue
-            if member.log.log_end_offset < high and self._is_blamed(tp, broker):
+            if member.log.log_end_offset < high and self._is_blamed(state, broker):
                 self._tell(
                     f"{tp}: the high watermark of the leader {state.leader} is {high}, but the log of {broker} of "
                     f"the ISR {list(state.isr)} ends at {member.log.log_end_offset}"
                 )
 
-    def _is_blamed(self, tp: TopicPartition, broker: int) -> bool:
-        return self._power_losses.get(broker, 0) <= self._outside.get((tp, broker), 0)
+    def _is_blamed(self, state: PartitionState, broker: int) -> bool:
+        losses = self._power_losses.get(broker, 0)
+        lives = [self._losses_before[member] for member in state.unclean_start_epochs if member[0] == broker]
+        return losses <= min(lives, default=losses) and losses <= self._outside.get((state.topic_partition, broker), 0)
 
     def where_open(self, tp: TopicPartition, producer_id: int, producer_epoch: int) -> str:
         """Who does not know that the transaction of that producer has ended, as text; nothing, where all know it."""
@@ -111,5 +117,5 @@ class Keepers:
             if partition is None:
                 continue
             leads = partition.role is Role.LEADER and partition.leader_epoch == state.leader_epoch
-            if leads or self._is_blamed(tp, broker):
+            if leads or self._is_blamed(state, broker):
                 yield f"the leader {broker}" if leads else f"{broker} of the ISR {list(state.isr)}", partition

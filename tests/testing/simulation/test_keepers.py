@@ -129,6 +129,23 @@ def test_who_lost_power_is_excused_until_it_has_left_the_isr() -> None:
     assert len(setting.told) == 1
 
 
+@pytest.mark.parametrize(("life", "told"), [(7, 0), (8, 1)])
+def test_member_that_joins_as_the_life_before_the_loss_is_excused(life: int, told: int) -> None:
+    """A fetch of the former life was under way when the power went."""
+    setting = Setting()
+
+    def isr(members: tuple[int, ...], life: int) -> dict[TopicPartition, PartitionState]:
+        return {TP: state(members)[TP].with_(unclean_start_epochs=tuple((n, life) for n in members))}
+
+    setting.keepers.states_changed(isr((1, 2, 3), 7))
+    setting.losses[2] = 1
+    setting.keepers.states_changed(isr((1, 3), 7))
+    setting.machines.brokers[2].replica.log_end_offset = 3
+    setting.keepers.acked(ACKED)
+    setting.keepers.states_changed(isr((1, 2, 3), life))
+    assert len(setting.told) == told
+
+
 def test_who_lost_power_may_not_lead() -> None:
     setting = Setting()
     setting.keepers.acked(ACKED)

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
-
-from twisted.python.failure import Failure
+from typing import Any, TypeVar
 
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock, Timer
@@ -143,7 +141,7 @@ class GroupHost:
         self._busy[group] = []
         outcome: Future[T] = Future()
 
-        def done(result: T | Failure) -> None:
+        def done(result: Any) -> None:
             turns = self._busy.pop(group)
             outcome.callback(result)
             for turn in turns:

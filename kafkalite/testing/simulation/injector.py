@@ -110,11 +110,19 @@ class LossBudget:
         states must not spare the machines their losses.
         """
         recorded = dict(state.unclean_start_epochs)
-        for other in state.isr:
+        for other in self._staying(state):
             started = None if other == broker else self._unclean_start_epoch(other)
             if started is not None and (recorded.get(other) == started or other not in self._losers):
                 return True
         return False
+
+    def _staying(self, state: PartitionState) -> list[int]:
+        """The members of the ISR that its leader is not about to take out: such a write may be under way."""
+        machine = self._cluster.brokers.get(state.leader)
+        leader = None if machine is None else machine.last_partition(state.topic_partition)
+        if leader is None or not leader.isr.is_pending:
+            return list(state.isr)
+        return [member for member in state.isr if member in leader.isr.proposed]
 
     def _unclean_start_epoch(self, broker: int) -> int | None:
         """What the present process of ``broker`` is registered with, ``None`` where there is none."""

@@ -119,9 +119,15 @@ class Segment(OffsetFile):
         self.txn_index.append(txn)
 
     def undo_append(self) -> None:
-        """Cut off what a failed write may have left behind the segment's end."""
+        """Cut off what a failed write may have left behind the segment's end, and force that to the disk.
+
+        The recovery point may be at that end. Once the next segment begins there, no flush and no recovery looks at
+        this file, and lost power could bring the piece of a batch back into the middle of the log.
+        """
         if self.exists:
-            self.folder.fs.truncate(self.opened().fd, self.size)
+            fd = self.opened().fd
+            self.folder.fs.truncate(fd, self.size)
+            self.folder.fs.fsync(fd)
 
     def create_files(self) -> None:
         """Make the file and the indexes exist, empty as they may be, so that a restart finds the base offset."""

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from kafkalite.log.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, CheckpointError, decode_offsets
+from kafkalite.log.files import DELETE_DIR_SUFFIX
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.marks import CLEAN_SHUTDOWN_FILE
@@ -42,7 +43,7 @@ class Durability:
     def recovery_point_set(self, log: Log) -> None:
         """The recovery point of ``log`` may have risen: everything below it is on the disk."""
         disk = self._disks.get(log.log_dir)
-        if disk is None:
+        if disk is None or log.dir.endswith(DELETE_DIR_SUFFIX):
             return
         point = log.recovery_point
         for segment in log.segments:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkalite.common.errors import ApiError
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, encode_offsets
 from kafkalite.log.config import LogConfig
@@ -102,6 +103,20 @@ def test_a_file_whose_fsync_failed_is_not_blamed(machine: Machine) -> None:
     with pytest.raises(OSError):
         machine.fs.fsync(machine.log.segments.active.opened().fd)
     machine.log.recovery_point = machine.log.log_end_offset
+    machine.durability.recovery_point_set(machine.log)
+    assert machine.told == []
+
+
+def test_what_a_failed_append_left_below_the_recovery_point_is_cut_on_the_disk(machine: Machine) -> None:
+    machine.append(1)
+    machine.log.flush()
+    machine.disk.fill(20)
+    with pytest.raises(ApiError):
+        machine.append(1)
+    machine.disk.free()
+    machine.log.roll()
+    machine.append(1)
+    machine.log.flush()
     machine.durability.recovery_point_set(machine.log)
     assert machine.told == []
 

@@ -135,9 +135,14 @@ class BrokerEvents:
         term.check()
         for broker_id in broker_ids:
             log.warning("broker %d notifies of its log directories", broker_id)
-            for topic_partition in context.partitions_on([broker_id]):
+            partitions = context.partitions_on([broker_id])
+            for topic_partition in partitions:
                 if topic_partition in context.states and not context.is_deleting(topic_partition):
                     term.batch.order(broker_id, context.states[topic_partition])
+            # They get no LeaderAndIsr, so that only the answer to a StopReplica can say whether they are offline still.
+            dying = [tp for tp in partitions if context.is_deleting(tp)]
+            context.offline_dirs.get(broker_id, set()).difference_update(dying)
+            await self._deletion.directory_back(broker_id, dying)
         await term.commit_all([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in names])
 
     async def leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> None:
@@ -156,7 +161,9 @@ class BrokerEvents:
             await self._machine.drop_offline(news, f"log directory on broker {broker.id} failed")
             self._deletion.replicas_lost([broker.id], news)
         if back:
-            await self._machine.settle(back, f"log directory on broker {broker.id} is back")
+            serving = [tp for tp in back if not context.is_deleting(tp)]
+            await self._machine.settle(serving, f"log directory on broker {broker.id} is back")
+            await self._deletion.directory_back(broker.id, back)
 
 
 def _numbers(broker_ids: Collection[int]) -> str:

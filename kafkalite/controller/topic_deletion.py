@@ -4,8 +4,8 @@ Answers to: ``kafka.controller.TopicDeletionManager``. Reactor shell.
 
 A topic is deleted in this order: every broker hears that it is going; every replica that can be reached is told to
 delete its log; once *all* have said that they did, the znodes go, the wish in ``/admin/delete_topics`` last. A replica
-that cannot be reached blocks its topic until its broker returns. A controller that takes over in between begins again
-with the first step: each step may be made twice.
+that cannot be reached blocks its topic until its broker or its log directory returns. A controller that takes over in
+between begins again with the first step: each step may be made twice.
 """
 
 from __future__ import annotations
@@ -170,6 +170,19 @@ class TopicDeletion:
         for name in sorted(topics):
             if context.deleting[name].blocked != REASSIGNED:
                 context.deleting[name].blocked = ""
+        await self.resume()
+
+    async def directory_back(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
+        """Replicas of ``broker_id`` may be in reach again: topics whose deletion waits for them go on."""
+        waiting = {
+            tp.topic
+            for tp in partitions
+            if self._term.context.replica_phase(tp, broker_id) is ReplicaPhase.DELETION_INELIGIBLE
+        }
+        for name in sorted(waiting):
+            deletion = self._term.context.deleting.get(name)
+            if deletion is not None and deletion.blocked != REASSIGNED:
+                deletion.blocked = ""
         await self.resume()
 
     async def _complete(self, name: str) -> None:

@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from kafkalite.cluster.control import ControlRequest, ControlResponse, StopReplica
+from kafkalite.cluster.control import ControlRequest, ControlResponse, LeaderAndIsr, StopReplica
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.controller.controller import ControllerConfig
@@ -125,6 +125,62 @@ def test_broker_that_restarts_while_its_topic_is_being_deleted_is_told_again() -
     assert exists(house, "t"), "broker 1 has not answered since it restarted"
     house.refuse.clear()
     house.clock.advance(1)
+    assert not exists(house, "t")
+
+
+def refuse_the_log(broker_id: int, request: ControlRequest) -> ControlResponse:
+    """The answers where the disk of broker 2 has no room for a new log."""
+    if broker_id == 2 and isinstance(request, LeaderAndIsr):
+        errors = tuple((state.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR) for state in request.states)
+        return ControlResponse(ErrorCode.NONE, errors)
+    return ControlResponse(ErrorCode.NONE)
+
+
+def test_deletion_goes_on_when_the_broker_asks_again_for_a_log_that_its_disk_refused() -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    house.answer = refuse_the_log
+    house.topic("t", {0: [1, 2]})
+    run(house.admin.create_delete_topic("t"))
+    assert exists(house, "t")
+    house.take()
+    run(house.notifications.create_log_dir_event(2))
+    assert "2 <- stop t-0 at -2 and delete" in house.take()
+    assert not exists(house, "t")
+
+
+def test_deletion_goes_on_when_the_broker_answers_that_its_disk_has_taken_the_log() -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    house.answer = refuse_the_log
+    house.topic("t", {0: [1, 2]})
+    house.answer = lambda _, __: ControlResponse(ErrorCode.NONE)
+    house.mute.add(2)
+    run(house.notifications.create_log_dir_event(2))
+    run(house.admin.create_delete_topic("t"))
+    house.take()
+    house.release()
+    assert house.take() == text("""
+        1 <- metadata (1,2) t-0: -2/-1 [none]
+        2 <- metadata (1,2) t-0: -2/-1 [none]
+        2 <- stop t-0 at -2 and delete
+    """)
+    assert not exists(house, "t")
+
+
+def test_deletion_waits_for_a_broker_whose_log_directory_failed() -> None:
+    house = House().start(1, 2)
+    house.control(1)
+    house.topic("t", {0: [1, 2]})
+    house.answer = lambda broker_id, _: ControlResponse(
+        ErrorCode.NONE, ((tp("t-0"), ErrorCode.KAFKA_STORAGE_ERROR),) if broker_id == 2 else ()
+    )
+    run(house.notifications.create_log_dir_event(2))
+    run(house.admin.create_delete_topic("t"))
+    run(house.notifications.create_log_dir_event(2))
+    assert exists(house, "t")
+    house.answer = lambda _, __: ControlResponse(ErrorCode.NONE)
+    house.bounce(2)
     assert not exists(house, "t")
 
 

@@ -159,15 +159,21 @@ class ProducerStateManager:
     def commit(self, staged: Staged) -> list[tuple[CompletedTxn, int]]:
         """Make the changes; returns each transaction that ended, with the last stable offset at its end."""
         self.entries.update(staged.entries)
-        for producer_id, first_offset in staged.started:
-            self._ongoing[producer_id] = first_offset
         ended = []
+        started = iter(staged.started)
+        start = next(started, None)
         for txn in staged.completed:
-            # Started and ended within one append: the order of the two lists does not matter then.
+            # In the order of offsets: a follower may be sent the end of a transaction with the starts of later ones.
+            while start is not None and start[1] < txn.last_offset:
+                self._ongoing[start[0]] = start[1]
+                start = next(started, None)
             if self._ongoing.get(txn.producer_id) == txn.first_offset:
                 del self._ongoing[txn.producer_id]
             self._unreplicated.append(txn)
             ended.append((txn, min(self._ongoing.values(), default=txn.last_offset + 1)))
+        while start is not None:
+            self._ongoing[start[0]] = start[1]
+            start = next(started, None)
         return ended
 
     # -- transactions

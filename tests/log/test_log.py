@@ -14,7 +14,7 @@ from kafkalite.record.batch import iter_headers
 from kafkalite.record.legacy import encode_message_set
 from kafkalite.record.records import Record
 
-from .support import BROKEN, FULL, NOW, LogHouse, batch, fill, read_all
+from .support import BROKEN, FULL, NOW, LogHouse, batch, fill, marker, read_all
 
 
 @pytest.fixture
@@ -269,6 +269,22 @@ def test_timestamps(house: LogHouse) -> None:
     assert log.offset_for_timestamp(NOW + 291) is None
     largest = log.offset_of_max_timestamp()
     assert largest is not None and (largest.timestamp, largest.offset) == (NOW + 290, 58)
+
+
+def test_aborted_transactions_of_one_fetch_are_all_found(house: LogHouse) -> None:
+    """A follower that was away is sent the ends of transactions with the starts of later ones."""
+    log = house.create()
+    sent = b""
+    for number in range(3):
+        sent += bytes(batch(1, base=2 * number, pid=1, sequence=number, transactional=True))
+        sent += bytes(marker(1, commit=False, base=2 * number + 1))
+    sent += bytes(batch(1, base=6, pid=1, sequence=3, transactional=True))
+    log.append_as_follower(memoryview(sent))
+    log.update_high_watermark(7)
+    assert log.last_stable_offset == 6
+    for upper in (2, 4, 6):
+        found = [txn.first_offset for txn in log.aborted_transactions(0, upper)]
+        assert found[: upper // 2] == list(range(0, upper, 2)), upper
 
 
 def test_full_disk_refuses_and_goes_on(house: LogHouse) -> None:

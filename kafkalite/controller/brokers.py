@@ -107,7 +107,7 @@ class BrokerEvents:
             log.debug("controlled shutdown of a former broker %d refused", broker.id)
             return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         log.info("broker %d shuts down", broker.id)
-        context.shutting_down.add(broker.id)
+        context.shutting_down[broker.id] = broker.epoch
         partitions = [
             tp
             for tp in context.partitions_on([broker.id])

@@ -46,13 +46,13 @@ class Deletion:
 class ControllerContext:
     """The cluster in the controller's eyes.
 
-    ``brokers`` are registered, those in ``shutting_down`` among them. ``offline_dirs`` are the replicas, by broker,
-    whose log directory failed. ``unled`` are the partitions that are NEW or OFFLINE: to be tried again when a broker
-    comes.
+    ``brokers`` are registered, those in ``shutting_down`` (with the broker epoch in which each asked to stop) among
+    them. ``offline_dirs`` are the replicas, by broker, whose log directory failed. ``unled`` are the partitions that
+    are NEW or OFFLINE: to be tried again when a broker comes.
     """
 
     brokers: dict[int, Broker] = field(default_factory=dict)
-    shutting_down: set[int] = field(default_factory=set)
+    shutting_down: dict[int, int] = field(default_factory=dict)
     offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class ControllerContext:
     def remove_broker(self, broker_id: int) -> None:
         """The broker's registration is gone."""
         self.brokers.pop(broker_id, None)
-        self.shutting_down.discard(broker_id)
+        self.shutting_down.pop(broker_id, None)
         self.offline_dirs.pop(broker_id, None)
 
     # Topics and partitions

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 
 from kafkalite.cluster.control import (
@@ -284,9 +285,9 @@ class Controller:
             return
         log.info("controller epoch %d goes on after a lost connection", office.term.epoch)
         office.term.end()
-        await self._begin(claim)
+        await self._begin(claim, office.term.context.shutting_down)
 
-    async def _begin(self, claim: ControllerClaim) -> None:
+    async def _begin(self, claim: ControllerClaim, shutting_down: Mapping[int, int] = MappingProxyType({})) -> None:
         sender = Sender(self._channel, self._clock, self._config.retry_backoff, self._on_response)
         term = Term(self.broker_id, claim, self._stores, self._config, sender, self._put, self._rng)
         office = self._office = Office(term)
@@ -296,7 +297,7 @@ class Controller:
         self._announce(self.broker_id)
         if self._config.auto_leader_rebalance and self._rebalance_timer is None:
             self._rebalance_timer = self._clock.call_later(_FIRST_REBALANCE, self._rebalance_due)
-        await office.take_over()
+        await office.take_over(shutting_down)
 
     def _resign(self, reason: str) -> None:
         office = self._office

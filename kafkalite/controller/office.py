@@ -6,7 +6,7 @@ Answers to: ``KafkaController.{onControllerFailover,initializeControllerContext,
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from kafkalite.common.types import TopicPartition
@@ -67,10 +67,15 @@ class Office:
             if not self.term.over:
                 self.term.flush()
 
-    async def take_over(self) -> None:
-        """Read everything, after the claim and in its session; elect where leaders are gone; tell everybody."""
+    async def take_over(self, shutting_down: Mapping[int, int]) -> None:
+        """Read everything, after the claim and in its session; elect where leaders are gone; tell everybody.
+
+        ``shutting_down`` is what this controller knew of brokers that are about to stop before it reads everything
+        anew: such a broker does not ask twice, so it must get no leadership back.
+        """
         term = self.term
         stores, context = term.stores, term.context
+        context.shutting_down.update(shutting_down)
         notifications = stores.notifications
         stale_isr, _ = await notifications.isr_changes(term.watch(events.IsrChange()))
         stale_dirs, _ = await notifications.log_dir_events(term.watch(events.LogDirEvent()))
@@ -78,6 +83,9 @@ class Office:
         await term.commit_all([Delete(f"{ISR_CHANGES}/{name}") for name in stale_isr])
         await term.commit_all([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in stale_dirs])
         context.brokers.update(await stores.brokers.live(term.watch(events.BrokerChange())))
+        for broker_id, epoch in shutting_down.items():
+            if context.broker_epoch(broker_id) != epoch:
+                del context.shutting_down[broker_id]
         names = await stores.topics.names(term.watch(events.TopicChange()))
         found = await stores.topics.assignments(names, term.on_topic)
         wishes = await stores.admin.delete_topics(term.watch(events.TopicDeletionRequested()))

@@ -502,6 +502,27 @@ def test_an_unknown_outcome_is_read_again() -> None:
     assert house.state("t-0") == "leader 2 epoch 1 isr 1,2 by 1"
 
 
+def test_broker_that_shuts_down_is_not_elected_when_the_controller_goes_on_after_a_lost_connection() -> None:
+    house = House().start(1, 2, 3)
+    controller = house.control(3)
+    house.topic("t", {0: [1, 2]})
+    request = ControlledShutdown(1, house.epoch(1))
+    assert run(controller.controlled_shutdown(request)) == ControlResponse(ErrorCode.NONE)
+    house.kill(2)
+    assert house.state("t-0") == "leader -1 epoch 2 isr 1,2 by 1"
+    client = house.controller_clients[3]
+    for _ in range(2):
+        client.lose_connection()
+        client.reconnect()
+    assert controller.is_active
+    assert house.state("t-0") == "leader -1 epoch 2 isr 1,2 by 1"
+    client.lose_connection()
+    house.kill(1)
+    house.start_cleanly(1)
+    client.reconnect()
+    assert house.state("t-0").startswith("leader 1 epoch 3"), "it has started again"
+
+
 def test_what_a_later_controller_wrote_is_not_undone() -> None:
     house = House().start(1, 2)
     house.control(2)

@@ -217,7 +217,12 @@ class MetadataWatcher:
     async def _read_names(self) -> set[str]:
         """Notes which topics there are; returns the assignment znodes of new ones."""
         names = set(await self._topics.names(self._watch(topic_znodes.TOPICS)))
-        gone = sorted((self._assignments.keys() | self._cache.topics.keys()) - names)
+        absent = (self._assignments.keys() | self._cache.topics.keys()) - names
+        if absent:
+            # The listing may be older than what the controller has told, or than what was read in a former session.
+            await self._topics.catch_up()
+            names.update(await self._topics.names())
+        gone = sorted(absent - names)
         for topic in gone:
             self._assignments.pop(topic, None)
         if gone:

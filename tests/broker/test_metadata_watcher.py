@@ -15,7 +15,7 @@ from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import ConnectionLostError
+from kafkalite.zk.port import ConnectionLostError, Watch
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.paths import ensure, set_or_create
 from kafkalite.zk.stores.topics import TopicStore
@@ -260,6 +260,27 @@ def test_a_deleted_topic_is_forgotten_and_its_successor_starts_anew(world: World
     assert world.cache.topic_id("t") == SECOND
     assert world.sink.states[-1].topic_id == SECOND
     assert world.sink.states[-1].leader_epoch == 0
+
+
+def test_topic_that_a_listing_is_too_old_for_is_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The controller tells of a new topic while a broker that is far from ZooKeeper waits for a listing."""
+    listings = [["older"]]
+    names = TopicStore.names
+
+    async def stale_names(store: TopicStore, watch: Watch | None = None) -> list[str]:
+        current = await names(store, watch)
+        return listings.pop() if listings else current
+
+    monkeypatch.setattr(TopicStore, "names", stale_names)
+    world.topic(FIRST, 1)
+    world.state(1, 0, 1)
+    world.cache.apply([PartitionState("t", 0, FIRST, 1, 0, (1,), 1)])
+    deferred(world.watcher.start())
+    assert world.sink.deleted == {}
+    assert world.leader() == 1
+    world.state(2, 1, 2)
+    world.clock.advance(PACE)
+    assert world.leader() == 2
 
 
 def test_changes_during_a_lost_connection_are_read_afterwards(world: World) -> None:

@@ -15,7 +15,18 @@ from kafkalite.cluster.topic_names import is_valid_topic, topic_fault
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import Create, MultiError, NodeExistsError, NoNodeError, Op, SetData, Watch, ZkClient, ZnodeStat
+from kafkalite.zk.port import (
+    Check,
+    Create,
+    MultiError,
+    NodeExistsError,
+    NoNodeError,
+    Op,
+    SetData,
+    Watch,
+    ZkClient,
+    ZnodeStat,
+)
 from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.znodes import config as config_znodes
 from kafkalite.zk.znodes import topics
@@ -24,6 +35,7 @@ from kafkalite.zk.znodes.topics import UNASSIGNED, TopicAssignment
 
 log = logging.getLogger(__name__)
 _ATTEMPTS = 5
+_ANY_VERSION = -1
 
 
 class TopicStore:
@@ -48,6 +60,14 @@ class TopicStore:
             log.error("topic %r is ignored: %s; delete the znode %s", name, topic_fault(name), topics.topic_path(name))
         self._refused = wrong
         return sorted(name for name in names if name not in wrong)
+
+    async def catch_up(self) -> None:
+        """Return when reads of this session see all that had been written before the call, by any session.
+
+        A transaction is ZooKeeper's leader's to decide, and the session's server answers it once it has applied what
+        came before (as ``sync`` does).
+        """
+        await self._client.multi([Check(topics.TOPICS, _ANY_VERSION)])
 
     async def assignment(self, topic: str, watch: Watch | None = None) -> tuple[TopicAssignment, int] | None:
         """Assignment and znode version, or ``None`` where there is no such topic (``watch`` is then not set).

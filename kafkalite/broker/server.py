@@ -199,6 +199,7 @@ class BrokerServer:
                 await say_farewell(self._clock)
         if handed_over:
             # Only so do the others name each other, and no longer this broker, as coordinators of what it gives up now.
+            await self._replicas.withdraw()
             await self._registration.stop()
         await self._coordinators.stop()
         self._config_watcher.close()

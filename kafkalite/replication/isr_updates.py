@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from kafkalite.cluster.model import PartitionState
 from kafkalite.common.clock import Clock, Timer
-from kafkalite.common.tasks import spawn
+from kafkalite.common.tasks import Future, gather, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.config import ReplicationConfig
 from kafkalite.replication.effects import Effects
@@ -59,6 +59,7 @@ class IsrUpdates:
         self._recheck: Timer | None = None
         self._notify: Timer | None = None
         self._lag_check: Timer | None = None
+        self._writes: dict[Future[None], None] = {}
         self._closed = False
 
     def start(self) -> None:
@@ -66,11 +67,16 @@ class IsrUpdates:
         self._lag_check = self._clock.call_later(self._max_lag / 2, self._check_lag)
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Begin nothing more; :meth:`written` waits for what was begun."""
         self._closed = True
+        self.connected = False
         for timer in (self._recheck, self._notify, self._lag_check):
             if timer is not None:
                 timer.cancel()
+
+    async def written(self) -> None:
+        """Wait until no write is under way."""
+        await gather(list(self._writes))
 
     # Session
 
@@ -80,6 +86,8 @@ class IsrUpdates:
 
     def resumed(self) -> None:
         """The connection is back, in the same session or another: find out about what was under way."""
+        if self._closed:
+            return
         self.connected = True
         unknown, self._unknown = self._unknown, {}
         for partition, pending in unknown.items():
@@ -206,7 +214,7 @@ class IsrUpdates:
 
     async def _write_state(self, partition: Partition, pending: IsrState, state: PartitionState) -> None:
         try:
-            written = await self._isr.update(state, self.session)
+            written = await self._update(state)
         except (BadVersionError, NoNodeError):
             await self._reread(partition, pending)
         except SessionExpiredError as error:
@@ -221,6 +229,15 @@ class IsrUpdates:
                 self._committed(partition, written)
                 self._tell(partition.topic_partition)
 
+    async def _update(self, state: PartitionState) -> PartitionState:
+        over: Future[None] = Future()
+        self._writes[over] = None
+        try:
+            return await self._isr.update(state, self.session)
+        finally:
+            del self._writes[over]
+            over.callback(None)
+
     async def _settle(self, partition: Partition, pending: IsrState) -> None:
         """Find out about a write whose outcome is unknown, and keep it from taking effect later."""
         if partition.isr is not pending or self._closed:
@@ -230,7 +247,7 @@ class IsrUpdates:
             return
         before = partition.state.with_(isr=pending.committed, zk_version=pending.zk_version)
         try:
-            written = await self._isr.update(before, self.session)
+            written = await self._update(before)
         except (BadVersionError, NoNodeError):
             await self._reread(partition, pending)
         except (ZkError, MalformedZnodeError) as error:

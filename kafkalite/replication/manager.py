@@ -393,6 +393,15 @@ class ReplicaManager:
         elif self._isr.session:
             self._isr.resumed()
 
+    async def withdraw(self) -> None:
+        """Lead nothing and change no ISR any more: this broker is about to take its registration back.
+
+        A controller that was elected since leaderships were handed over may have given some back.
+        """
+        self._isr.close()
+        self._stopping.stop_leading()
+        await self._isr.written()
+
     def resize_fetchers(self, number: int) -> None:
         """``num.replica.fetchers`` changed."""
         self._fetchers.resize(number)

@@ -109,7 +109,7 @@ class Stopping:
         effects.run()
 
     def stop_leading(self) -> None:
-        """The session is over: another may have been elected. Followers go on.
+        """The session, or the registration, is over: another may have been elected. Followers go on.
 
         Until the broker is registered anew, everything that is decided about it was meant for the life that ended.
         """

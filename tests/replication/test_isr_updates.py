@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import deferred
 from kafkalite.replication.isr import IsrStatus
 from kafkalite.testing.zookeeper import MemoryZkClient
 from kafkalite.zk.port import BadVersionError
@@ -386,6 +387,28 @@ def test_a_leader_that_hears_it_while_suspended_goes_on_alone_once_it_is_connect
     cluster[1].zk.reconnect()
     cluster.run(0.5)
     assert cluster.read().isr == (1,)
+
+
+def test_leader_that_withdraws_its_registration_changes_no_isr_afterwards(cluster: SimCluster) -> None:
+    cluster[3].crash()
+    cluster.elect(1, isr=(1, 2))
+    cluster[2].crash()
+    at_the_end: list[tuple[int, ...]] = []
+    deferred(cluster[1].manager.withdraw()).addCallback(lambda _: at_the_end.append(cluster.read().isr))
+    assert at_the_end == [], "the ISR is being written"
+    cluster.run(0.5)
+    assert at_the_end == [(1,)]
+    assert [answer.error for answer in cluster[1].produce("a")] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+
+
+def test_broker_that_withdrew_its_registration_is_given_no_leadership(cluster: SimCluster) -> None:
+    deferred(cluster[2].manager.withdraw())
+    cluster[1].crash()
+    cluster[3].crash()
+    cluster.elect(2, isr=(1, 2))
+    cluster.run(10)
+    assert cluster.read().isr == (1, 2)
+    assert [answer.error for answer in cluster[2].produce("a")] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
 
 
 def test_a_leader_that_is_not_registered_takes_nobody_out(cluster: SimCluster) -> None:

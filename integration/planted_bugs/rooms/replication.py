@@ -82,8 +82,8 @@ BUGS: Final = (
         (
             Edit(
                 "replication/isr_updates.py",
-                "return broker is not None and follower.broker_epoch in (-1, broker.epoch)",
-                "return broker is not None",
+                "if broker is None or follower.broker_epoch not in (-1, broker.epoch):",
+                "if broker is None:",
             ),
         ),
     ),

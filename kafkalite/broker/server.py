@@ -198,8 +198,8 @@ class BrokerServer:
             if led and handed_over and self._server.connections:
                 await say_farewell(self._clock)
         if handed_over:
-            # Only so do the others name each other, and no longer this broker, as coordinators of what it gives up now.
             await self._replicas.withdraw()
+            # Before the coordinators give up their claims, because FindCoordinator would still name this broker.
             await self._registration.stop()
         await self._coordinators.stop()
         self._config_watcher.close()

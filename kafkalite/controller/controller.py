@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from types import MappingProxyType
 from typing import TypeVar
 
 from kafkalite.cluster.control import (
@@ -259,7 +258,7 @@ class Controller:
                 # What was claimed went with the session; when stopping, the session is about to end.
                 return
             if claim is not None:
-                await self._begin(claim)
+                await self._begin(claim, {})
                 return
             if current is not None:
                 # The claim of our own former session: the watch sees it go.
@@ -287,7 +286,7 @@ class Controller:
         office.term.end()
         await self._begin(claim, office.term.context.shutting_down)
 
-    async def _begin(self, claim: ControllerClaim, shutting_down: Mapping[int, int] = MappingProxyType({})) -> None:
+    async def _begin(self, claim: ControllerClaim, shutting_down: Mapping[int, int]) -> None:
         sender = Sender(self._channel, self._clock, self._config.retry_backoff, self._on_response)
         term = Term(self.broker_id, claim, self._stores, self._config, sender, self._put, self._rng)
         office = self._office = Office(term)

@@ -166,20 +166,18 @@ class TopicDeletion:
             for broker_id in broker_ids:
                 if context.replica_phase(topic_partition, broker_id) is ReplicaPhase.DELETION_SUCCESSFUL:
                     context.move_replica(topic_partition, broker_id, ReplicaPhase.NON_EXISTENT)
-        topics = {tp.topic for tp in dying}
-        for name in sorted(topics):
-            if context.deleting[name].blocked != REASSIGNED:
-                context.deleting[name].blocked = ""
-        await self.resume()
+        await self._unblock({tp.topic for tp in dying})
 
     async def directory_back(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
         """Replicas of ``broker_id`` may be in reach again: topics whose deletion waits for them go on."""
-        waiting = {
-            tp.topic
-            for tp in partitions
-            if self._term.context.replica_phase(tp, broker_id) is ReplicaPhase.DELETION_INELIGIBLE
-        }
-        for name in sorted(waiting):
+        phase_of = self._term.context.replica_phase
+        await self._unblock(
+            {tp.topic for tp in partitions if phase_of(tp, broker_id) is ReplicaPhase.DELETION_INELIGIBLE}
+        )
+
+    async def _unblock(self, topics: Iterable[str]) -> None:
+        """What ``topics`` waited for may be there; a reassignment says itself when it is over."""
+        for name in sorted(topics):
             deletion = self._term.context.deleting.get(name)
             if deletion is not None and deletion.blocked != REASSIGNED:
                 deletion.blocked = ""

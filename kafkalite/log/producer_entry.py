@@ -37,6 +37,13 @@ class BatchMetadata(NamedTuple):
         return self.last_offset - self.offset_delta
 
 
+class StartedTxn(NamedTuple):
+    """A transaction whose first batch in the partition was appended."""
+
+    producer_id: int
+    first_offset: int
+
+
 class CompletedTxn(NamedTuple):
     """A transaction that a marker has ended."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
 from kafkalite.log.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, Folder
-from kafkalite.log.producer_entry import NO_EPOCH, BatchMetadata, CompletedTxn, EndTxnMarker, ProducerEntry
+from kafkalite.log.producer_entry import NO_EPOCH, BatchMetadata, CompletedTxn, EndTxnMarker, ProducerEntry, StartedTxn
 from kafkalite.log.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkalite.record.batch import BatchHeader, CorruptRecordError
 from kafkalite.record.records import iter_records
@@ -40,12 +40,12 @@ def read_marker(buffer: Buffer, position: int, header: BatchHeader) -> EndTxnMar
 class Staged:
     """Changes of one append, checked but not yet made: they count once the bytes are written."""
 
-    __slots__ = ("completed", "duplicate", "entries", "started")
+    __slots__ = ("duplicate", "entries", "transactions")
 
     def __init__(self) -> None:
         self.entries: dict[int, ProducerEntry] = {}
-        self.started: list[tuple[int, int]] = []
-        self.completed: list[CompletedTxn] = []
+        self.transactions: list[StartedTxn | CompletedTxn] = []
+        """What began and what ended, in the order of offsets."""
         self.duplicate: BatchMetadata | None = None
 
 
@@ -112,7 +112,7 @@ class ProducerStateManager:
                 entry.check_sequence(header)
             try:
                 if entry.append_data(header):
-                    staged.started.append((producer_id, header.base_offset))
+                    staged.transactions.append(StartedTxn(producer_id, header.base_offset))
             except ApiError:
                 if checks:
                     raise
@@ -154,26 +154,21 @@ class ProducerStateManager:
             )
         completed = entry.append_marker(header, marker)
         if completed is not None:
-            staged.completed.append(completed)
+            staged.transactions.append(completed)
 
     def commit(self, staged: Staged) -> list[tuple[CompletedTxn, int]]:
         """Make the changes; returns each transaction that ended, with the last stable offset at its end."""
         self.entries.update(staged.entries)
         ended = []
-        started = iter(staged.started)
-        start = next(started, None)
-        for txn in staged.completed:
-            # In the order of offsets: a follower may be sent the end of a transaction with the starts of later ones.
-            while start is not None and start[1] < txn.last_offset:
-                self._ongoing[start[0]] = start[1]
-                start = next(started, None)
+        # In the order of offsets: a follower may be sent the end of a transaction with the starts of later ones.
+        for txn in staged.transactions:
+            if isinstance(txn, StartedTxn):
+                self._ongoing[txn.producer_id] = txn.first_offset
+                continue
             if self._ongoing.get(txn.producer_id) == txn.first_offset:
                 del self._ongoing[txn.producer_id]
             self._unreplicated.append(txn)
             ended.append((txn, min(self._ongoing.values(), default=txn.last_offset + 1)))
-        while start is not None:
-            self._ongoing[start[0]] = start[1]
-            start = next(started, None)
         return ended
 
     # -- transactions

@@ -56,7 +56,7 @@ def check(history: Iterable[events.Event]) -> list[Breach]:
         events.Heartbeat: (),
         events.OffsetCommitting: (offsets.committing, groups.committing),
         events.OffsetCommitted: (offsets.committed, groups.committed, pipelines.committed),
-        # Where it is answered before the end of its transaction, the offset is nobody's yet.
+        # The group has a staged offset only once its transaction is committed.
         events.OffsetStaged: (),
         events.Derived: (pipelines.derived,),
         events.OffsetUnknown: (offsets.unknown,),

@@ -9,9 +9,10 @@ history shows little of what a round did wrong; here it shows at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 from kafkalite.log.cleaner import log_cleaner
 from kafkalite.log.cleaner.job import CleanerConfig, CleanJob
@@ -243,14 +244,10 @@ def checked_compactions(tell: Callable[[str], object]) -> Iterator[None]:
         compactions.removed(gone)
         removed(self, gone)
 
-    with ExitStack() as stack:
-        for owner, name, made in (
-            (log_cleaner, "make_job", checked_job),
-            (Log, "replace_segments", checked_replace),
-            (LogDir, "load", checked_load),
-            (log_cleaner.LogCleaner, "cutting", checked_cutting),
-            (log_cleaner.LogCleaner, "removed", checked_removed),
-        ):
-            stack.callback(setattr, owner, name, getattr(owner, name))
-            setattr(owner, name, made)
+    with (
+        patch.object(log_cleaner, "make_job", checked_job),
+        patch.object(Log, "replace_segments", checked_replace),
+        patch.object(LogDir, "load", checked_load),
+        patch.multiple(log_cleaner.LogCleaner, cutting=checked_cutting, removed=checked_removed),
+    ):
         yield

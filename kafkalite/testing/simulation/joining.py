@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 from kafkalite.replication.isr import IsrState
 from kafkalite.replication.partition import Partition
@@ -51,8 +52,5 @@ def checked_joining(cluster: SimCluster, topology: Topology, tell: Callable[[str
                     )
         set_isr(self, isr)
 
-    Partition.set_isr = checked  # type: ignore[method-assign]
-    try:
+    with patch.object(Partition, "set_isr", checked):
         yield
-    finally:
-        Partition.set_isr = set_isr  # type: ignore[method-assign]

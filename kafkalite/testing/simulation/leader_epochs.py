@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
 from kafkalite.cluster.model import PartitionState
 from kafkalite.replication.partition import Partition
@@ -33,10 +34,5 @@ def checked_leader_epochs(tell: Callable[[str], object]) -> Iterator[None]:
         check(self, state)
         return make_follower(self, state)
 
-    Partition.make_leader = checked_leader  # type: ignore[method-assign]
-    Partition.make_follower = checked_follower  # type: ignore[method-assign]
-    try:
+    with patch.multiple(Partition, make_leader=checked_leader, make_follower=checked_follower):
         yield
-    finally:
-        Partition.make_leader = make_leader  # type: ignore[method-assign]
-        Partition.make_follower = make_follower  # type: ignore[method-assign]

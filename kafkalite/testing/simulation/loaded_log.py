@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from unittest.mock import patch
 
 from kafkalite.log.config import LogConfig
 from kafkalite.log.files import Folder
@@ -85,15 +86,11 @@ def checked_logs(tell: Callable[[str], object], durability: Durability) -> Itera
         flushed(self, work)
         durability.recovery_point_set(self)
 
-    LogDir.load = checked_load  # type: ignore[method-assign]
-    Log.truncate_to = checked_truncation  # type: ignore[method-assign, assignment]
-    Log.flushed = checked_flush  # type: ignore[method-assign, assignment]
-    try:
+    with (
+        patch.object(LogDir, "load", checked_load),
+        patch.multiple(Log, truncate_to=checked_truncation, flushed=checked_flush),
+    ):
         yield
-    finally:
-        LogDir.load = load  # type: ignore[method-assign]
-        Log.truncate_to = truncate_to  # type: ignore[method-assign]
-        Log.flushed = flushed  # type: ignore[method-assign]
 
 
 def _batches(log: Log, faults: list[str]) -> Iterator[tuple[BatchHeader, memoryview]]:

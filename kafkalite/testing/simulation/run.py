@@ -104,6 +104,7 @@ def run_history(plan: Plan, trace: Callable[[float, str, str], None] | None = No
             checked_leader_epochs(history.breach),
             checked_joining(cluster, Topology(cluster), history.breach),
             checked_compactions(tell),
+            history.told.counting(),
         ):
             return history.run(story)
 
@@ -126,7 +127,7 @@ class _History:
         max_lag = int(settings["replica.lag.time.max.ms"]) / 1000
         self._laggards = Laggards(cluster, max_lag, self._injector.is_cut_off, self._violations.append)
         self._registrations = Registrations(cluster, self._injector.is_cut_off, self._violations.append)
-        self._told = ToldHighWatermarks(cluster, self._violations.append)
+        self.told = ToldHighWatermarks(cluster, self._violations.append)
         self._promises = Promises(
             Surroundings(
                 cluster.zookeeper.tree.nodes,
@@ -153,10 +154,6 @@ class _History:
 
     def run(self, story: bool) -> Outcome:
         """The whole history."""
-        with self._told.counting():
-            return self._run(story)
-
-    def _run(self, story: bool) -> Outcome:
         world = self._world
         invariants, writers = ZnodeInvariants(self._injector.shortened), Writers()
         beliefs = Beliefs(
@@ -206,7 +203,7 @@ class _History:
         self._keepers.look()
         self._laggards.look(self._topology.states())
         self._registrations.look()
-        self._told.look(self._topology.states())
+        self.told.look(self._topology.states())
         self._world.call_later(_LOOK, self._look)
 
     # The parts

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
+from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
 from kafkalite.cluster.model import PartitionState
@@ -68,13 +69,8 @@ class ToldHighWatermarks:
             self._answers[session] = self._answers.get(session, 0) + 1
             answered(session, session_id)
 
-        Fetcher.add = noted  # type: ignore[method-assign, assignment]
-        FollowerSession.answered = counted  # type: ignore[method-assign, assignment]
-        try:
+        with patch.object(Fetcher, "add", noted), patch.object(FollowerSession, "answered", counted):
             yield
-        finally:
-            Fetcher.add = add  # type: ignore[method-assign]
-            FollowerSession.answered = answered  # type: ignore[method-assign]
 
     def look(self, states: Mapping[TopicPartition, PartitionState]) -> None:
         """``states`` are what ZooKeeper says now."""

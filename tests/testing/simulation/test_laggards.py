@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import cast
 
 import pytest
 
 from kafkalite.cluster.model import PartitionAssignment, PartitionState
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
-from kafkalite.testing.ensemble.server import Role as ServerRole
-from kafkalite.testing.simulation.cluster import SimCluster, Status
 from kafkalite.testing.simulation.laggards import Laggards
-from kafkalite.testing.simulation.world import LifeState
-from kafkalite.zk.port import SessionState
+from tests.testing.simulation.connected import Connected
 
 TP = TopicPartition("t", 0)
 STATES = {TP: PartitionState("t", 0, leader=1, leader_epoch=3, isr=(1, 2), assignment=PartitionAssignment((1, 2, 3)))}
 TOLD = "t-0: 2 of the ISR [1, 2] has not fetched up to 10 from the leader 1 for 4 s"
 
 
-@dataclass
-class Setting:
+class Setting(Connected):
     """Broker 1 leads and ends at 10; broker 2 of the ISR and broker 3 outside of it have fetched up to 7."""
 
-    cut: set[int] = field(default_factory=set)
-    told: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.world = SimpleNamespace(now=0.0)
-        self.servers = [SimpleNamespace(role=ServerRole.LEADING, lag=0.0)]
+    def __init__(self) -> None:
+        super().__init__()
         self.followers = {broker: SimpleNamespace(log_end_offset=7) for broker in (2, 3)}
         leader = SimpleNamespace(
             role=Role.LEADER, leader_epoch=3, log=SimpleNamespace(log_end_offset=10), followers=self.followers
         )
-        self.machine = SimpleNamespace(
-            status=Status.SERVING,
-            life=SimpleNamespace(state=LifeState.RUNNING),
-            zk=SimpleNamespace(state=SessionState.CONNECTED),
-            last_partition=lambda _tp: leader,
-        )
-        cluster = SimpleNamespace(
-            world=self.world, zookeeper=SimpleNamespace(servers=self.servers), brokers={1: self.machine}
-        )
-        self.laggards = Laggards(cast("SimCluster", cluster), 2.0, self.cut.__contains__, self.told.append)
+        self.machine.last_partition = lambda _tp: leader
+        self.laggards = Laggards(self.cluster, 2.0, self.cut.__contains__, self.told.append)
 
     def look(self, seconds: float) -> None:
         """Look after so many seconds more."""
@@ -77,17 +59,6 @@ def test_a_leader_that_may_not_reach_zookeeper_is_excused(fault: str) -> None:
     setting = Setting()
     setting.look(1)
     setting.look(4)
-    if fault == "cut off":
-        setting.cut.add(1)
-    elif fault == "suspended":
-        setting.machine.zk.state = SessionState.SUSPENDED
-    elif fault == "paused":
-        setting.machine.life.state = LifeState.PAUSED
-    elif fault == "stops":
-        setting.machine.status = Status.STOPPING
-    elif fault == "lag":
-        setting.servers[0].lag = 0.5
-    else:
-        setting.servers[0].role = ServerRole.LOOKING
+    setting.befall(fault)
     setting.look(3)
     assert setting.told == []

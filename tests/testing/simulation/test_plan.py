@@ -1,4 +1,4 @@
-"""What plans promise, whatever their seeds."""
+"""What holds of the plan of every seed."""
 
 from __future__ import annotations
 

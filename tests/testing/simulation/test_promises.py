@@ -220,7 +220,7 @@ def test_a_coordinator_that_knows_that_it_is_cut_off_gives_up(later: float, fine
     [(S.ONGOING, True, False), (S.PREPARE_COMMIT, True, True), (S.ONGOING, False, True)],
 )
 def test_no_offset_is_shown_past_an_open_transaction(state: TransactionState, is_told: bool, fine: bool) -> None:
-    """Before the producer is told that its offset is staged, nobody need see it."""
+    """An offset counts as staged once its producer was told so."""
     house = claimed()
     house.transaction(S.ONGOING)
     house.stage()

@@ -84,9 +84,12 @@ class Daemon:
             raise NoDaemonError(f"there is no Docker here: {HOW}")
         if os.getuid() != 0:
             raise NoDaemonError(f"no Docker daemon answers: {HOW}")
-        log = Path(tempfile.mkdtemp(prefix="kafkalite-dockerd-")) / "dockerd.log"
+        folder = Path(tempfile.mkdtemp(prefix="kafkalite-dockerd-"))
+        log = folder / "dockerd.log"
+        # Files of its own, because a killed daemon leaves its pid in /run, and another process may have it now.
+        files = (f"--pidfile={folder}/docker.pid", f"--exec-root={folder}/run")
         for options in ATTEMPTS:
-            if self._launch(log, options):
+            if self._launch(log, (*files, *options)):
                 return
         last = " / ".join(log.read_text(errors="replace").splitlines()[-3:])
         raise NoDaemonError(f"dockerd does not start here ({log}): {last}")

@@ -17,8 +17,8 @@ from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import gather
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.zk.blocking import BlockingLoop
-from kafkalite.zk.client import KazooZkClient
-from kafkalite.zk.port import (
+from kafkalite.zk.kazoo_client import KazooZkClient
+from kafkalite.zk.zk_client import (
     ConnectionLostError,
     Create,
     EventType,

@@ -19,8 +19,8 @@ from kafkalite.broker.watchdog import Watchdog
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.testing.clock import ManualClock
 from kafkalite.zk.blocking import BlockingLoop
-from kafkalite.zk.client import KazooZkClient
-from kafkalite.zk.port import EventType, SessionState, WatchEvent
+from kafkalite.zk.kazoo_client import KazooZkClient
+from kafkalite.zk.zk_client import EventType, SessionState, WatchEvent
 
 # what a broker does about its session, without the rest of it; takes words from standard input
 BROKER = """
@@ -28,7 +28,7 @@ import subprocess, sys, threading
 from kafkalite.broker.guardian import Guardian
 from kafkalite.testing.clock import ManualClock
 from kafkalite.zk.blocking import BlockingLoop
-from kafkalite.zk.client import KazooZkClient
+from kafkalite.zk.kazoo_client import KazooZkClient
 loop = BlockingLoop()
 client = KazooZkClient(loop.call_from_thread, sys.argv[1], int(sys.argv[2]))
 loop.run(client.start())

@@ -18,8 +18,8 @@ from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.testing.ensemble.scripts import Target, make_script, transcript
 from kafkalite.testing.ensemble.targets import EnsembleTarget, MemoryTarget
 from kafkalite.zk.blocking import BlockingLoop
-from kafkalite.zk.client import KazooZkClient
-from kafkalite.zk.port import SessionState, ZkClient
+from kafkalite.zk.kazoo_client import KazooZkClient
+from kafkalite.zk.zk_client import SessionState, ZkClient
 
 SHORT, LONG = range(100), range(100, 1100)
 ONE = os.environ.get("KAFKALITE_SEED")

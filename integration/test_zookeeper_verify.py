@@ -13,7 +13,7 @@ from integration.harness.wait import wait_for
 from kafkalite.cli import main as cli
 from kafkalite.embedded.zookeeper import EmbeddedZooKeeper
 from kafkalite.zk.blocking import BlockingLoop
-from kafkalite.zk.client import KazooZkClient
+from kafkalite.zk.kazoo_client import KazooZkClient
 
 
 def verify(connect: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[dict[str, str]]]:

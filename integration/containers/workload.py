@@ -17,7 +17,7 @@ from integration.harness.wait import wait_for
 from kafkalite.record.batch import CorruptRecordError, iter_headers
 from kafkalite.record.records import iter_records
 from kafkalite.testing.history.checker import check
-from kafkalite.testing.history.events import Entry, Event, RecordId, Replica
+from kafkalite.testing.history.events import Event, LogEntry, RecordId, Replica
 
 PATIENCE = 240.0
 """Seconds in which a busy machine does what takes an idle one a few."""
@@ -134,7 +134,7 @@ def replicas(system: System, topic: str, partitions: int) -> list[Replica]:
     return read()
 
 
-def entries(folder: Path) -> tuple[Entry, ...]:
+def entries(folder: Path) -> tuple[LogEntry, ...]:
     """All that stands in a partition's segments. Raises ``LookupError`` while one is half written."""
     found = []
     for segment in sorted(folder.glob("*.log")):
@@ -144,7 +144,7 @@ def entries(folder: Path) -> tuple[Entry, ...]:
                 for record in iter_records(data, header, position):
                     known = decode(bytes(record.value or b"")) or RecordId("nobody", record.offset)
                     mine = None if header.is_control else known
-                    found.append(Entry(record.offset, header.leader_epoch, mine, header.crc))
+                    found.append(LogEntry(record.offset, header.leader_epoch, mine, header.crc))
         except CorruptRecordError as error:
             raise LookupError(f"{segment}: {error}") from error
     return tuple(found)

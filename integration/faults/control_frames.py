@@ -11,14 +11,14 @@ import msgpack  # type: ignore[import-untyped]
 
 from integration.faults.frames import Piece
 from kafkalite.cluster.control import (
-    ControlledShutdown,
+    ControlledShutdownRequest,
     ControlRequest,
-    LeaderAndIsr,
-    StopPartition,
-    StopReplica,
-    UpdateMetadata,
+    LeaderAndIsrRequest,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
 )
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
 from kafkalite.network.control_codec import MAX_FRAME, encode
 
@@ -54,22 +54,22 @@ class ControlFrames:
         controller_epoch = chance.choice((0, -1, -(1 << 31))) if old else chance.choice((1 << 20, 1 << 31, 1 << 62))
         broker_epoch = chance.choice((-1, 0, 1, 1 << 60))
         head = (chance.randrange(9), controller_epoch, broker_epoch)
-        state = PartitionState(
+        state = LeaderAndIsr(
             self.topic, 0, uuid.UUID(int=chance.getrandbits(128)), 77, 1000, (77,), 1000, 99, 1 << 60,
             PartitionAssignment((77,), (), ()),
         )  # fmt: skip
         broker = Broker(77, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 1),), None, 1 << 60)
-        stop = StopPartition(TopicPartition(self.topic, 0), -2, True, uuid.UUID(int=0))
+        stop = StopReplicaPartitionState(TopicPartition(self.topic, 0), -2, True, uuid.UUID(int=0))
         request: ControlRequest = chance.choice(
             (
-                LeaderAndIsr(*head, (state,), (broker,)),
-                UpdateMetadata(*head, (state,), (broker,)),
-                StopReplica(*head, (stop,)),
-                ControlledShutdown(chance.choice((1, 2, 3, 77)), broker_epoch),
+                LeaderAndIsrRequest(*head, (state,), (broker,)),
+                UpdateMetadataRequest(*head, (state,), (broker,)),
+                StopReplicaRequest(*head, (stop,)),
+                ControlledShutdownRequest(chance.choice((1, 2, 3, 77)), broker_epoch),
             )
         )
         errors = {STALE_CONTROLLER_EPOCH if old else STALE_BROKER_EPOCH}
-        if isinstance(request, ControlledShutdown):
+        if isinstance(request, ControlledShutdownRequest):
             errors = {STALE_BROKER_EPOCH, NOT_CONTROLLER, BROKER_NOT_AVAILABLE}
         return Piece("stale", encode(self._number, request), CONTROL, 0, self._number, frozenset(errors))
 

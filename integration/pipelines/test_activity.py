@@ -22,7 +22,7 @@ from integration.pipelines.site import Event, Site, Visitor
 from integration.spark.topics import new_topic
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.pipelines.context import Context
-from kafkalite.pipelines.feeders.tracker import Topics, Tracker
+from kafkalite.pipelines.feeders.tracker import Tracker, TrackerTopics
 from kafkalite.pipelines.jobs.activity import Options, start
 from kafkalite.pipelines.pipeline import Pipeline, Trigger
 
@@ -36,13 +36,13 @@ PATIENCE = 180.0
 
 
 @pytest.fixture
-def topics(shared_cluster: LocalCluster) -> Topics:
+def topics(shared_cluster: LocalCluster) -> TrackerTopics:
     """Three topics."""
-    return Topics(*(new_topic(shared_cluster, kind, 2) for kind in ("page-views", "clicks", "searches")))
+    return TrackerTopics(*(new_topic(shared_cluster, kind, 2) for kind in ("page-views", "clicks", "searches")))
 
 
 @pytest.fixture
-def site(shared_cluster: LocalCluster, topics: Topics) -> Iterator[Site]:
+def site(shared_cluster: LocalCluster, topics: TrackerTopics) -> Iterator[Site]:
     """The web site."""
     tracker = Tracker({"bootstrap.servers": shared_cluster.bootstrap}, topics)
     site = Site(tracker)
@@ -134,7 +134,7 @@ def expected_rows(events: Sequence[Event]) -> list[tuple[Any, ...]]:
 
 
 def test_a_web_sites_visitors(
-    spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path, site: Site, topics: Topics
+    spark: SparkSession, shared_cluster: LocalCluster, tmp_path: Path, site: Site, topics: TrackerTopics
 ) -> None:
     """They come three times, on two days; the job is stopped and started again while sessions are open."""
     visitors = [Visitor(site.port, seed) for seed in range(VISITORS)]
@@ -183,7 +183,7 @@ def by_start(sessions: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(sessions, key=lambda session: (session["started"], session["visitor"]))
 
 
-def check_topics(cluster: LocalCluster, topics: Topics, events: Sequence[Event]) -> None:
+def check_topics(cluster: LocalCluster, topics: TrackerTopics, events: Sequence[Event]) -> None:
     """Each kind has come into its own topic, under the visitors' names, and in the order in which each did it."""
     for kind in ("page_view", "click", "search"):
         found: dict[str, list[Event]] = defaultdict(list)
@@ -197,7 +197,7 @@ def check_topics(cluster: LocalCluster, topics: Topics, events: Sequence[Event])
 
 
 @pytest.mark.full
-def test_what_is_no_event(site: Site, shared_cluster: LocalCluster, topics: Topics) -> None:
+def test_what_is_no_event(site: Site, shared_cluster: LocalCluster, topics: TrackerTopics) -> None:
     """The site refuses it, and nothing reaches a topic."""
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
     connection.request("POST", "/track", '{"kind": "page_view", "visitor": "me"}')

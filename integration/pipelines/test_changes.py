@@ -10,9 +10,9 @@ import pytest
 
 from integration.pipelines.postgres import Postgres
 from kafkalite.pipelines.changes.copy import CopyLostError, TableCopy, TopicRow
-from kafkalite.pipelines.changes.pgoutput import Change
-from kafkalite.pipelines.changes.postgres import Slot, Table, connect, find_table, rows
-from kafkalite.pipelines.changes.records import Record, change_records, row_record
+from kafkalite.pipelines.changes.pgoutput import RowChange
+from kafkalite.pipelines.changes.postgres import Slot, SourceTable, connect, find_table, rows
+from kafkalite.pipelines.changes.records import ChangeRecord, change_records, row_record
 from kafkalite.pipelines.errors import PipelineError
 
 TABLE = """
@@ -44,7 +44,7 @@ class Captured:
         self.database = database
         self.url = server.create(database)
         server.sql(TABLE, database)
-        self.records: list[Record] = []
+        self.records: list[ChangeRecord] = []
         self._done = -1
 
     def __enter__(self) -> Captured:
@@ -58,7 +58,7 @@ class Captured:
 
     def _connect(self) -> None:
         self._connection: Any = connect(self.url)
-        self.table: Table = find_table(self._connection, "things")
+        self.table: SourceTable = find_table(self._connection, "things")
         self.slot = Slot(self._connection, f"slot_{self.database}")
 
     def first_copy(self) -> None:
@@ -74,7 +74,7 @@ class Captured:
         found = list(self.slot.changes(self._done, end))
         for transaction in found:
             for change in transaction.changes:
-                assert isinstance(change, Change)
+                assert isinstance(change, RowChange)
                 self.records += change_records(change, self.table.key)
         self._done = end
         return len(found)
@@ -95,7 +95,7 @@ class Captured:
         return [TopicRow(0, offset, record.key, record.value) for offset, record in enumerate(self.records)]
 
 
-def keys(records: list[Record]) -> list[tuple[int, bool]]:
+def keys(records: list[ChangeRecord]) -> list[tuple[int, bool]]:
     """Each record's number, and whether there is a row."""
     return [(json.loads(record.key)["id"], record.value is not None) for record in records]
 

@@ -15,7 +15,7 @@ from integration.pipelines.conftest import Pipelines
 from integration.pipelines.postgres import Postgres
 from integration.pipelines.reading import json_records
 from integration.spark.topics import new_topic
-from kafkalite.pipelines.connect.jdbc import Connection
+from kafkalite.pipelines.connect.jdbc import JdbcConnection
 from kafkalite.pipelines.context import Context
 from kafkalite.pipelines.errors import PipelineError
 
@@ -197,7 +197,7 @@ def test_a_table_that_is_cut_short(pipelines: Pipelines, database: Postgres, sho
     changes = Changes(pipelines, topic)
     changes.make(60)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Connection, "execute", failing_once(Connection.execute, cut))
+        patch.setattr(JdbcConnection, "execute", failing_once(JdbcConnection.execute, cut))
         with pytest.raises(PipelineError, match="cut short"):
             pipelines.run("cut", from_topic(database, shop, topic))
     pipelines.run("cut", from_topic(database, shop, topic))
@@ -210,7 +210,7 @@ def failing_once(execute: Any, cut: str) -> Any:
     transaction counts, and nobody hears of it."""
     steps: list[str] = []
 
-    def counted(connection: Connection, sql: str, *parameters: object) -> int:
+    def counted(connection: JdbcConnection, sql: str, *parameters: object) -> int:
         merging = bool(steps) or sql.startswith(CUTS[0])
         if merging and sql.startswith(CUTS[2] if cut == "commit" else cut) and "failed" not in steps:
             steps.append("failed")

@@ -13,8 +13,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkalite.spark import sink
-from kafkalite.spark.client.transactions import Transactions
-from kafkalite.spark.decision import End, Known, Record, Step
+from kafkalite.spark.client.transactions import TransactionClient
+from kafkalite.spark.decision import End, Known, RecordDecision, Step
 from kafkalite.spark.sink import Committer, StreamWriter
 from kafkalite.spark.sink_options import SinkOptions
 from kafkalite.spark.source import KafkaliteDataSource
@@ -72,12 +72,12 @@ class KillingCommitter(Committer):
         self.file = file
 
     def perform(self, step: Step, known: Known) -> Known:
-        if isinstance(step, Record):
+        if isinstance(step, RecordDecision):
             die(self.file, known.batch_id, BEFORE)
         if isinstance(step, End):
             die(self.file, known.batch_id, AFTER)
             if wished(self.file, known.batch_id, COMMIT):
-                Transactions(self._cluster).end([step.attempts[0].producer(self._query)], commit=True)
+                TransactionClient(self._cluster).end([step.attempts[0].producer(self._query)], commit=True)
                 die(self.file, known.batch_id, COMMIT)
         return super().perform(step, known)
 

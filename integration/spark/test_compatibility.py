@@ -21,7 +21,7 @@ from integration.harness.wait import wait_for
 from integration.spark.topics import Row, new_topic, produce, rows_of
 from kafkalite.common.types import TopicPartition
 from kafkalite.embedded.cluster import LocalCluster
-from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.fetch import LATEST, list_offsets
 
@@ -182,7 +182,7 @@ def test_transactions(load: Load, shared_cluster: LocalCluster) -> None:
 def end(cluster: LocalCluster, topic: str, isolation: str = "read_uncommitted") -> int:
     """The end of the only partition as a reader sees it."""
     config = ClientConfig.from_kafka({"bootstrap.servers": cluster.bootstrap, "isolation.level": isolation})
-    with Cluster(config) as client:
+    with ClusterConnections(config) as client:
         return list_offsets(client, {TopicPartition(topic, 0): LATEST})[TopicPartition(topic, 0)]
 
 

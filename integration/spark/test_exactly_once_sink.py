@@ -26,9 +26,9 @@ from integration.spark.topics import new_topic, produce
 from integration.spark.victim import ATTEMPTS, Victim, came_to_its_end, driver, hit, run
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.spark.attempts import PREFIX
-from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.config import ClientConfig
-from kafkalite.spark.client.transactions import Transactions
+from kafkalite.spark.client.transactions import TransactionClient
 
 DRIVER, PROCESSES, EXECUTORS = "a driver", "Python processes", "executors"
 ROWS = 120
@@ -110,8 +110,8 @@ def killing(spark: SparkSession) -> Iterator[SparkSession]:
 
 def open_transactions(cluster: LocalCluster) -> list[str]:
     """Of all queries."""
-    with Cluster(ClientConfig.from_kafka({"bootstrap.servers": cluster.bootstrap})) as client:
-        return Transactions(client).open_transactions(f"{PREFIX}.")
+    with ClusterConnections(ClientConfig.from_kafka({"bootstrap.servers": cluster.bootstrap})) as client:
+        return TransactionClient(client).open_transactions(f"{PREFIX}.")
 
 
 class Rounds:

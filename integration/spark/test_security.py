@@ -19,7 +19,7 @@ from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import request_class
 from kafkalite.protocol.produce import ProduceRequest, encode_produce
-from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.errors import AuthenticationError, KafkaClientError
 from kafkalite.spark.client.fetch import LATEST, fetch_range, list_offsets
@@ -136,7 +136,7 @@ def free_ports(count: int) -> list[int]:
 
 def fill(cluster: LocalCluster) -> None:
     """A topic of records, large ones, too; and an empty one."""
-    with Cluster(ClientConfig.from_kafka({"bootstrap.servers": cluster.bootstrap})) as client:
+    with ClusterConnections(ClientConfig.from_kafka({"bootstrap.servers": cluster.bootstrap})) as client:
         kind = request_class(ApiKey.CREATE_TOPICS).CreatableTopic
         wanted = [
             kind(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
@@ -153,7 +153,7 @@ def fill(cluster: LocalCluster) -> None:
 
 def read(config: ClientConfig) -> int:
     """All records of the topic, counted by their batches."""
-    with Cluster(config) as client:
+    with ClusterConnections(config) as client:
         end = list_offsets(client, {TOPIC: LATEST})[TOPIC]
         found = fetch_range(client, TOPIC, 0, end, 10_000)
         return sum(header.record_count for item in found for _, header in item.batches)
@@ -183,7 +183,7 @@ def values(secure: Secure, listener: str) -> list[bytes]:
     kafka = {f"kafka.{name}": value for name, value in secure.settings(listener).items()}
     source = {**kafka, "kafka.isolation.level": "read_committed", "subscribe": WRITTEN.topic}
     options = SourceOptions.parse(source, streaming=False)
-    with Cluster(options.client) as client:
+    with ClusterConnections(options.client) as client:
         end = list_offsets(client, {WRITTEN: LATEST})[WRITTEN]
     return [
         value

@@ -13,9 +13,9 @@ from integration.harness.records import CODECS
 from integration.spark.topics import new_topic
 from kafkalite.embedded.cluster import LocalCluster
 from kafkalite.spark.attempts import PREFIX
-from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.config import ClientConfig
-from kafkalite.spark.client.transactions import Transactions
+from kafkalite.spark.client.transactions import TransactionClient
 
 PARTITIONS = 3
 ROWS = 600
@@ -40,10 +40,10 @@ def read(spark: SparkSession, shared_cluster: LocalCluster) -> Read:
 
 
 @pytest.fixture
-def transactions(shared_cluster: LocalCluster) -> Iterator[Transactions]:
+def transactions(shared_cluster: LocalCluster) -> Iterator[TransactionClient]:
     config = ClientConfig.from_kafka({"bootstrap.servers": shared_cluster.bootstrap})
-    with Cluster(config) as cluster:
-        yield Transactions(cluster)
+    with ClusterConnections(config) as cluster:
+        yield TransactionClient(cluster)
 
 
 def write(frame: DataFrame, cluster: LocalCluster, source: str = "kafkalite", **options: str) -> None:
@@ -99,7 +99,7 @@ def test_topics_and_partitions_by_row(spark: SparkSession, shared_cluster: Local
 
 
 def test_a_named_write_happens_once(
-    spark: SparkSession, shared_cluster: LocalCluster, read: Read, transactions: Transactions
+    spark: SparkSession, shared_cluster: LocalCluster, read: Read, transactions: TransactionClient
 ) -> None:
     topic = new_topic(shared_cluster, "named", PARTITIONS)
     for _ in range(2):
@@ -111,7 +111,7 @@ def test_a_named_write_happens_once(
 
 
 def test_a_micro_batch_written_by_hand_happens_once(
-    spark: SparkSession, shared_cluster: LocalCluster, read: Read, transactions: Transactions
+    spark: SparkSession, shared_cluster: LocalCluster, read: Read, transactions: TransactionClient
 ) -> None:
     """By its number: it comes again, perhaps divided otherwise; the next one; and the first, late."""
     topic = new_topic(shared_cluster, "by-hand", PARTITIONS)

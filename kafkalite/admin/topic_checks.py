@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkalite.cluster.topic_names import check_topic, colliding_topic
 from kafkalite.common.errors import ApiError, ConfigError, ErrorCode
-from kafkalite.log.config import TOPIC_CONFIGS, log_config
+from kafkalite.log.log_config import TOPIC_CONFIGS, log_config
 
 
 def check_new_topic(name: str, existing: Collection[str]) -> None:

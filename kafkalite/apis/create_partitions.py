@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from kafkalite.admin.topics import MorePartitions, TopicOutcome
+from kafkalite.admin.topic_admin import MorePartitions, TopicOutcome
 from kafkalite.apis.context import RequestContext
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.api_keys import ApiKey

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.admin.configs import ConfigEntry, ResourceType
-from kafkalite.admin.dynamic import ConfigSource
+from kafkalite.admin.config_admin import ConfigEntry, ResourceType
+from kafkalite.admin.dynamic_config import ConfigSource
 from kafkalite.apis.context import RequestContext
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.protocol.api_keys import ApiKey

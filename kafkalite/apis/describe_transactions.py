@@ -10,7 +10,7 @@ from typing import Any
 from kafkalite.apis.context import RequestContext
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
-from kafkalite.coordinator.transaction.coordinator import TransactionCoordinator
+from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
 from kafkalite.zk.znodes.transactions import TransactionMetadata

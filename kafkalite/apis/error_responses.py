@@ -12,7 +12,7 @@ from typing import Any
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.protocol.codec import response_class
-from kafkalite.zk.port import ConnectionLostError, SessionExpiredError
+from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError
 
 
 def refusal(error: Exception) -> ApiError | None:

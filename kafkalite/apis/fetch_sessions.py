@@ -22,8 +22,8 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import FetchPartition
-from kafkalite.replication.manager import ReplicaManager
-from kafkalite.replication.watch import FetchWatch
+from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.replication.replica_manager import ReplicaManager
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1

@@ -12,7 +12,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
-from kafkalite.zk.port import ZkError
+from kafkalite.zk.zk_client import ZkError
 
 _GROUP: Final = 0
 _TRANSACTION: Final = 1

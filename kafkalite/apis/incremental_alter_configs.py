@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkalite.admin.configs import AlterOp
+from kafkalite.admin.config_admin import AlterOp
 from kafkalite.apis.alter_resources import altered
 from kafkalite.apis.context import RequestContext
 from kafkalite.protocol.api_keys import ApiKey

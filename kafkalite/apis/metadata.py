@@ -20,7 +20,7 @@ from kafkalite.protocol.codec import encode_response, response_class
 
 if TYPE_CHECKING:
     from kafkalite.cluster.metadata import MetadataCache
-    from kafkalite.cluster.model import Broker, PartitionState
+    from kafkalite.cluster.model import Broker, LeaderAndIsr
 
 CLUSTER_OPERATIONS: Final = frozenset({5, 7, 8, 9, 10, 11, 12})
 """Kafka's codes of what may be done to a cluster: create, alter, describe, cluster action, and configurations."""
@@ -196,7 +196,7 @@ def _topic(
     return topic
 
 
-def _partition(make: Any, version: int, metadata: MetadataCache, state: PartitionState, alive: set[int]) -> Any:
+def _partition(make: Any, version: int, metadata: MetadataCache, state: LeaderAndIsr, alive: set[int]) -> Any:
     replicas, isr = list(state.replicas), list(state.isr)
     leader = state.leader
     error = ErrorCode.NONE

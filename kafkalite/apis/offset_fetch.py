@@ -17,7 +17,7 @@ from kafkalite.coordinator.group.values import OffsetFetchRequest
 from kafkalite.coordinator.offsets.values import NO_EPOCH, OffsetAndMetadata
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
-from kafkalite.zk.port import ConnectionLostError, SessionExpiredError
+from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError
 
 _NO_OFFSET = -1
 _ERROR_OF_ALL = 2

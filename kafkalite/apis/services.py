@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from kafkalite.admin.configs import ConfigAdmin
-    from kafkalite.admin.dynamic import DynamicConfig
+    from kafkalite.admin.config_admin import ConfigAdmin
+    from kafkalite.admin.dynamic_config import DynamicConfig
     from kafkalite.admin.producer_ids import ProducerIdManager
-    from kafkalite.admin.topics import TopicAdmin
+    from kafkalite.admin.topic_admin import TopicAdmin
     from kafkalite.cluster.metadata import MetadataCache
     from kafkalite.common.clock import Clock
     from kafkalite.controller.controller import Controller
-    from kafkalite.coordinator.group.coordinator import GroupCoordinator
-    from kafkalite.coordinator.offsets.manager import OffsetManager
-    from kafkalite.coordinator.transaction.coordinator import TransactionCoordinator
-    from kafkalite.log.manager import LogManager
-    from kafkalite.replication.manager import ReplicaManager
+    from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
+    from kafkalite.coordinator.offsets.offset_manager import OffsetManager
+    from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+    from kafkalite.log.log_manager import LogManager
+    from kafkalite.replication.replica_manager import ReplicaManager
 
 
 _KEPT_BYTES: Final = 8 << 20

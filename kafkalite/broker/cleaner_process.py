@@ -14,8 +14,8 @@ import time
 
 from kafkalite.common.errors import ApiError
 from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, discard_cleaned
-from kafkalite.log.cleaner.job import Abort, Aborted, CleanJob, Failed, Order, Report, decode, encode
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.cleaner.job import Abort, CleaningAborted, CleaningFailed, CleanJob, Order, Report, decode, encode
+from kafkalite.log.file_system import FileSystem
 from kafkalite.record.batch import CorruptRecordError
 
 NICENESS = 15
@@ -85,18 +85,18 @@ def work(orders: Orders, out: int) -> None:
         if isinstance(order, Abort):
             # It came after the round's own end.
             discard_cleaned(fs, folder)
-            report(Aborted(order.number))
+            report(CleaningAborted(order.number))
             continue
         orders.current, folder = order.number, order.folder
         try:
             report(cleaner.clean(order, report))
         except RoundAborted:
             discard_cleaned(fs, folder)
-            report(Aborted(order.number))
+            report(CleaningAborted(order.number))
         except OSError as error:
-            report(Failed(order.number, str(error), error.errno or 0))
+            report(CleaningFailed(order.number, str(error), error.errno or 0))
         except (CorruptRecordError, ApiError) as error:
-            report(Failed(order.number, str(error)))
+            report(CleaningFailed(order.number, str(error)))
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.broker.config_keys import BROKER_CONFIGS, KNOWN_CONFIGS, is_known_elsewhere
 from kafkalite.broker.listeners import Listening, check_listeners
 from kafkalite.broker.properties import parse_properties

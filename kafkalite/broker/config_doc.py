@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.common.config import ConfigDef, ConfigKey
-from kafkalite.log.config import INT_MAX, LONG_MAX, TOPIC_CONFIGS
+from kafkalite.log.log_config import INT_MAX, LONG_MAX, TOPIC_CONFIGS
 
 _INTRODUCTION = """\
 # Configuration

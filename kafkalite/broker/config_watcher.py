@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.common.errors import ConfigError
 from kafkalite.common.tasks import Lane
-from kafkalite.log.config import LogConfig, log_config
-from kafkalite.log.manager import LogManager
-from kafkalite.zk.port import ConnectionLostError, SessionExpiredError
+from kafkalite.log.log_config import LogConfig, log_config
+from kafkalite.log.log_manager import LogManager
 from kafkalite.zk.stores.config import EVERYTHING, ConfigStore
 from kafkalite.zk.stores.feeds import NotificationFeed
+from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.config import BROKERS, DEFAULT, TOPICS
 
@@ -43,7 +43,7 @@ class ConfigWatcher:
     async def start(self) -> None:
         """Watch, then read this broker's own overrides. Topics' are read when their logs are made.
 
-        Raises :class:`kafkalite.zk.port.ZkError`; call it again then.
+        Raises :class:`kafkalite.zk.zk_client.ZkError`; call it again then.
         """
         if self._feed is None:
             self._feed = await self._store.watch_changes(lambda kind, name: self._lane.put((kind, name)))

@@ -10,21 +10,21 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 
 from kafkalite.cluster.control import (
-    ControlledShutdown,
+    ControlledShutdownRequest,
     ControlRequest,
     ControlResponse,
-    LeaderAndIsr,
-    StopReplica,
-    UpdateMetadata,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
 )
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker
 from kafkalite.common.errors import ErrorCode
 from kafkalite.controller.controller import Controller
 from kafkalite.network.client import ConnectionLost
-from kafkalite.network.complaints import Complaints
 from kafkalite.network.control import ControlClient
-from kafkalite.replication.manager import ReplicaManager
+from kafkalite.network.rate_limited_log import RateLimitedLog
+from kafkalite.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 
@@ -52,23 +52,23 @@ class ControlPlane:
         self._replicas = replicas
         self._controller = controller
         self._on_metadata = on_metadata
-        self._complaints = Complaints(log, now)
+        self._complaints = RateLimitedLog(log, now)
 
     async def handle(self, request: ControlRequest) -> ControlResponse:
         """Carry ``request`` out; the answer says what went wrong."""
-        if isinstance(request, ControlledShutdown):
+        if isinstance(request, ControlledShutdownRequest):
             return await self._controller.controlled_shutdown(request)
         stale = self._fence(request)
         if stale is not None:
             return ControlResponse(stale)
         self.on_request()
-        if isinstance(request, LeaderAndIsr):
+        if isinstance(request, LeaderAndIsrRequest):
             return await self._replicas.become_leader_or_follower(request)
-        if isinstance(request, StopReplica):
+        if isinstance(request, StopReplicaRequest):
             return await self._replicas.stop_replicas(request)
         return self._update_metadata(request)
 
-    def _fence(self, request: LeaderAndIsr | StopReplica | UpdateMetadata) -> ErrorCode | None:
+    def _fence(self, request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> ErrorCode | None:
         what = type(request).__name__
         if request.controller_epoch < self._controller_epoch:
             self._complaints.warning(
@@ -85,7 +85,7 @@ class ControlPlane:
         self._controller_epoch = request.controller_epoch
         return None
 
-    def _update_metadata(self, request: UpdateMetadata) -> ControlResponse:
+    def _update_metadata(self, request: UpdateMetadataRequest) -> ControlResponse:
         self._metadata.update_brokers({broker.id: broker for broker in request.brokers})
         news = {state.topic for state in self._metadata.apply(request.states)}
         if news:
@@ -93,7 +93,7 @@ class ControlPlane:
         return ControlResponse(ErrorCode.NONE)
 
 
-class ControlChannel:
+class ControllerChannel:
     """A controller's way to the brokers: the port :class:`kafkalite.controller.ports.BrokerChannel`."""
 
     def __init__(self, client: ControlClient, timeout: float) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kafkalite.cluster.control import ControlledShutdown
+from kafkalite.cluster.control import ControlledShutdownRequest
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
@@ -35,7 +35,7 @@ async def _pause(clock: Clock, seconds: float) -> None:
 
 
 async def hand_over_leaderships(
-    request: Callable[[], ControlledShutdown],
+    request: Callable[[], ControlledShutdownRequest],
     metadata: MetadataCache,
     channel: BrokerChannel,
     clock: Clock,

@@ -9,22 +9,22 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.admin.producer_ids import ProducerIdManager
 from kafkalite.broker.marker_channel import BrokerMarkerChannel
 from kafkalite.broker.stores import Stores
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker
 from kafkalite.common.clock import Clock
-from kafkalite.coordinator.group.coordinator import GroupCoordinator
-from kafkalite.coordinator.offsets.manager import OffsetManager
-from kafkalite.coordinator.transaction.coordinator import TransactionCoordinator
-from kafkalite.coordinator.transaction.ports import Outside
-from kafkalite.replication.ports import Connection
-from kafkalite.zk.port import SessionState
+from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
+from kafkalite.coordinator.offsets.offset_manager import OffsetManager
+from kafkalite.coordinator.transaction.ports import CoordinatorDependencies
+from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
+from kafkalite.replication.ports import LeaderConnection
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.transactions import TransactionStore
+from kafkalite.zk.zk_client import SessionState
 
 
 class Coordinators:
@@ -36,7 +36,7 @@ class Coordinators:
         stores: Stores,
         metadata: MetadataCache,
         producer_ids: ProducerIdManager,
-        open_connection: Callable[[Broker], Connection],
+        open_connection: Callable[[Broker], LeaderConnection],
         clock: Clock,
         config: DynamicConfig,
         rng: random.Random,
@@ -54,7 +54,7 @@ class Coordinators:
             broker_id,
             claims,
             transactions,
-            Outside(producer_ids, offsets, metadata, self._markers),
+            CoordinatorDependencies(producer_ids, offsets, metadata, self._markers),
             clock,
             config,
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.broker.listeners import LISTENER_KEYS, Listening
 from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Endpoint
 from kafkalite.common.errors import ConfigError, StartupError

@@ -19,15 +19,15 @@ from kafkalite.broker.watchdog import Watchdog
 from kafkalite.common.clock import Clock
 from kafkalite.common.tasks import Executor
 from kafkalite.log.cleaner.port import CleanerPool
-from kafkalite.log.fs import FileSystem, OsFileSystem
+from kafkalite.log.file_system import FileSystem, OsFileSystem
 from kafkalite.network.reactor import ReactorClock, ThreadExecutor
 from kafkalite.network.sockets import OsSockets, Sockets
-from kafkalite.zk.client import KazooZkClient
-from kafkalite.zk.port import ZkClient
+from kafkalite.zk.kazoo_client import KazooZkClient
+from kafkalite.zk.zk_client import ZkClient
 
 
 class ZkSession(ZkClient, Protocol):
-    """A :class:`kafkalite.zk.port.ZkClient` with a beginning and an end."""
+    """A :class:`kafkalite.zk.zk_client.ZkClient` with a beginning and an end."""
 
     @property
     def password(self) -> bytes:

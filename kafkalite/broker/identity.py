@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from kafkalite.broker.config import BrokerConfig
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.file_system import FileSystem
 from kafkalite.log.meta_properties import stored_broker_id
 from kafkalite.zk.stores.brokers import BrokerStore
 

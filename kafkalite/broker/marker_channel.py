@@ -15,7 +15,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction.values import MarkerResults, TransactionMarker
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
-from kafkalite.replication.ports import Connection
+from kafkalite.replication.ports import LeaderConnection
 
 _VERSION: Final = 1
 
@@ -23,10 +23,10 @@ _VERSION: Final = 1
 class BrokerMarkerChannel:
     """Implements :class:`kafkalite.coordinator.transaction.ports.MarkerChannel`; ``timeout`` in seconds."""
 
-    def __init__(self, open_connection: Callable[[Broker], Connection], timeout: float) -> None:
+    def __init__(self, open_connection: Callable[[Broker], LeaderConnection], timeout: float) -> None:
         self._open = open_connection
         self._timeout = timeout
-        self._connections: dict[Broker, Connection] = {}
+        self._connections: dict[Broker, LeaderConnection] = {}
 
     async def send(self, broker: Broker, markers: Sequence[TransactionMarker]) -> MarkerResults:
         """What the broker says of each partition. Raises whatever the connection raises when it fails."""
@@ -42,7 +42,7 @@ class BrokerMarkerChannel:
             raise
         return _results(decode_response(ApiKey.WRITE_TXN_MARKERS, _VERSION, answer))
 
-    async def _connect(self, broker: Broker) -> Connection:
+    async def _connect(self, broker: Broker) -> LeaderConnection:
         connection = self._open(broker)
         await connection.connect()
         first = self._connections.setdefault(broker, connection)

@@ -17,13 +17,13 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.tasks import gather, spawn
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import WatchEvent, ZkError
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.topics import TopicStore
+from kafkalite.zk.zk_client import WatchEvent, ZkError
 from kafkalite.zk.znodes import brokers as broker_znodes
 from kafkalite.zk.znodes import topics as topic_znodes
 from kafkalite.zk.znodes.codec import MalformedZnodeError
@@ -54,7 +54,7 @@ _STATE_DEPTH = 6
 class StateSink(Protocol):
     """Who acts on what was read: the replica manager."""
 
-    def apply_states(self, states: Sequence[PartitionState]) -> Awaitable[None]:
+    def apply_states(self, states: Sequence[LeaderAndIsr]) -> Awaitable[None]:
         """Lead, follow or stop as these states say, where they are newer than what is known."""
 
     def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> Awaitable[None]:
@@ -272,7 +272,7 @@ class MetadataWatcher:
             self._news.update(state.topic for state in self._cache.apply(states))
             await self._sink.apply_states(states)
 
-    async def _read_state(self, tp: TopicPartition) -> PartitionState | None:
+    async def _read_state(self, tp: TopicPartition) -> LeaderAndIsr | None:
         topic = self._assignments.get(tp.topic)
         if topic is None:
             return None

@@ -13,8 +13,8 @@ from kafkalite.cluster.model import Broker, Endpoint
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Lane
-from kafkalite.zk.port import SessionState, ZkClient, ZkError
 from kafkalite.zk.stores.brokers import BrokerStore
+from kafkalite.zk.zk_client import SessionState, ZkClient, ZkError
 
 log = logging.getLogger(__name__)
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from kafkalite.admin.configs import ConfigAdmin
+from kafkalite.admin.config_admin import ConfigAdmin
 from kafkalite.admin.producer_ids import ProducerIdManager
-from kafkalite.admin.topics import TopicAdmin
+from kafkalite.admin.topic_admin import TopicAdmin
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.services import BrokerServices
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.config_watcher import ConfigWatcher
-from kafkalite.broker.control_plane import ControlChannel, ControlPlane
+from kafkalite.broker.control_plane import ControllerChannel, ControlPlane
 from kafkalite.broker.controlled_shutdown import hand_over_leaderships, say_farewell
 from kafkalite.broker.coordinators import Coordinators
 from kafkalite.broker.dynamic_listeners import DynamicListeners
@@ -26,19 +26,19 @@ from kafkalite.broker.registration import Registration
 from kafkalite.broker.settings import controller_config, network_limits, replication_config
 from kafkalite.broker.startup import StartSteps
 from kafkalite.broker.stores import Stores
-from kafkalite.cluster.control import ControlledShutdown
+from kafkalite.cluster.control import ControlledShutdownRequest
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker
 from kafkalite.common.errors import StartupError
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller.controller import Controller
-from kafkalite.log.manager import LogManager
+from kafkalite.log.log_manager import LogManager
 from kafkalite.network.client import BrokerConnection
 from kafkalite.network.control import ControlClient, ControlServer
 from kafkalite.network.server import KafkaServer
 from kafkalite.replication.leader_endpoint import RemoteLeaderEndPoint
-from kafkalite.replication.manager import ReplicaManager
-from kafkalite.zk.port import SessionState
+from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.zk.zk_client import SessionState
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class BrokerServer:
         self._stores = Stores.on(edges.zk, edges.clock, values["zookeeper.session.timeout.ms"] / 1000, edges.rng)
         self._metadata = MetadataCache(self._clock.monotonic)
         self._control_client = ControlClient(edges.reactor, now=edges.clock.monotonic)
-        self._channel = ControlChannel(self._control_client, values["controller.socket.timeout.ms"] / 1000)
+        self._channel = ControllerChannel(self._control_client, values["controller.socket.timeout.ms"] / 1000)
         self.services: BrokerServices | None = None
 
     async def start(self) -> None:
@@ -188,7 +188,7 @@ class BrokerServer:
         if values["controlled.shutdown.enable"]:
             led = bool(self._replicas.replicas.leaders())
             handed_over = await hand_over_leaderships(
-                lambda: ControlledShutdown(self.broker_id, self._control_plane.broker_epoch),
+                lambda: ControlledShutdownRequest(self.broker_id, self._control_plane.broker_epoch),
                 self._metadata,
                 self._channel,
                 self._clock,

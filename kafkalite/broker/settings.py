@@ -11,7 +11,7 @@ from typing import Any
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.controller.ports import ControllerConfig
 from kafkalite.network.server import NetworkLimits
-from kafkalite.replication.config import ReplicationConfig
+from kafkalite.replication.replication_config import ReplicationConfig
 
 DEFAULT_INFLIGHT_BYTES = 512 << 20
 """Bound on requests in memory where ``queued.max.request.bytes`` sets none; Kafka then sets none either."""

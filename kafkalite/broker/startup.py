@@ -12,7 +12,7 @@ from typing import TypeVar
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Future
-from kafkalite.zk.port import ConnectionLostError, SessionExpiredError
+from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from kafkalite.common.clock import Clock
 from kafkalite.common.tasks import Future, spawn
 from kafkalite.controller.ports import ControllerStores
-from kafkalite.zk.port import ConnectionLostError, SessionExpiredError, ZkClient
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.config import ConfigStore
@@ -22,6 +21,7 @@ from kafkalite.zk.stores.notifications import NotificationStore
 from kafkalite.zk.stores.paths import ensure_paths
 from kafkalite.zk.stores.producer_ids import ProducerIdStore
 from kafkalite.zk.stores.topics import TopicStore
+from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError, ZkClient
 
 log = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ def source(args: argparse.Namespace) -> Source:
     if args.zookeeper:
         return ZooKeeperSource(args)
     if args.group or args.include:
-        return GroupSource(args)
+        return GroupRecordSource(args)
     return AssignedSource(args)
 
 
@@ -59,7 +59,7 @@ class AssignedSource:
         self._consumer.close()
 
 
-class GroupSource:
+class GroupRecordSource:
     """A member of a group: its part of the partitions, from what the group committed."""
 
     def __init__(self, args: argparse.Namespace) -> None:

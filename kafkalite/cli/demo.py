@@ -17,8 +17,8 @@ from typing import Any
 from kafkalite.cli import demo_group, demo_pipeline
 from kafkalite.cli.clients import print_table
 from kafkalite.cli.flight_reader import SESSION_TIMEOUT_MS
-from kafkalite.cli.flights import GROUP, PARTITIONS, READ_TIMEOUT, TOPIC, Ledger, Reader, Writer, count_rows
-from kafkalite.cli.groups_view import Group
+from kafkalite.cli.flights import GROUP, PARTITIONS, READ_TIMEOUT, TOPIC, FlightReader, FlightWriter, Ledger, count_rows
+from kafkalite.cli.groups_view import GroupView
 from kafkalite.common.errors import StartupError
 
 PROGRESS_EVERY = 1.0
@@ -92,9 +92,9 @@ class Scene:
     def __init__(self, cluster: Any, rows: int) -> None:
         self.cluster = cluster
         self.rows = rows
-        self.writer = Writer(cluster.bootstrap, rows, SECONDS)
-        self.readers: list[Reader] = []
-        self.dead: list[Reader] = []
+        self.writer = FlightWriter(cluster.bootstrap, rows, SECONDS)
+        self.readers: list[FlightReader] = []
+        self.dead: list[FlightReader] = []
         self.committed: dict[int, int] = {}
         """What the dead reader's group had committed, at least, when it died."""
         self._told = 0.0
@@ -157,11 +157,11 @@ class Scene:
     def join(self, *names: str) -> None:
         """More readers."""
         for name in names:
-            reader = Reader(self.cluster.bootstrap, name)
+            reader = FlightReader(self.cluster.bootstrap, name)
             reader.start()
             self.readers.append(reader)
 
-    def wait_shared(self) -> Group:
+    def wait_shared(self) -> GroupView:
         """The group once its living members share all partitions."""
         names = [reader.name for reader in self.readers]
         fits = demo_group.shared_by(names)

@@ -14,11 +14,11 @@ from typing import Any
 from kafkalite.cli.clients import print_table
 from kafkalite.cli.flights import GROUP, PARTITIONS
 from kafkalite.cli.groups_source import GroupSource
-from kafkalite.cli.groups_view import STABLE, Group, rows_of
+from kafkalite.cli.groups_view import STABLE, GroupView, rows_of
 from kafkalite.common.errors import ApiError, StartupError
 
 
-def look(cluster: Any) -> Group | None:
+def look(cluster: Any) -> GroupView | None:
     """The group now; ``None`` where nobody can say just now."""
     from kafka.errors import KafkaError
 
@@ -36,8 +36,8 @@ def look(cluster: Any) -> Group | None:
 
 
 def wait_until(
-    cluster: Any, what: str, fits: Callable[[Group], bool], meanwhile: Callable[[], None], timeout: float = 60.0
-) -> Group:
+    cluster: Any, what: str, fits: Callable[[GroupView], bool], meanwhile: Callable[[], None], timeout: float = 60.0
+) -> GroupView:
     """The group once it ``fits``. Raises :class:`StartupError` that says ``what`` did not come about."""
     deadline = time.monotonic() + timeout
     while True:
@@ -50,10 +50,10 @@ def wait_until(
             meanwhile()
 
 
-def shared_by(names: list[str]) -> Callable[[Group], bool]:
+def shared_by(names: list[str]) -> Callable[[GroupView], bool]:
     """Whether exactly these members share all partitions."""
 
-    def fits(group: Group) -> bool:
+    def fits(group: GroupView) -> bool:
         members = sorted(member.client_id for member in group.members)
         count = sum(len(member.partitions) for member in group.members)
         return group.state == STABLE and members == sorted(names) and count == PARTITIONS
@@ -61,12 +61,12 @@ def shared_by(names: list[str]) -> Callable[[Group], bool]:
     return fits
 
 
-def all_read(group: Group) -> bool:
+def all_read(group: GroupView) -> bool:
     """Whether there is no lag."""
     return len(group.committed) == PARTITIONS and all(row.lag == 0 for row in rows_of(group) if row.tp is not None)
 
 
-def show(group: Group) -> None:
+def show(group: GroupView) -> None:
     """Who reads what, and how far they are behind."""
     rows: list[list[object]] = [
         [f"   {row.tp}", dash(row.offset), dash(row.end), dash(row.lag), row.member.client_id if row.member else "-"]

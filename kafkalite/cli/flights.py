@@ -58,7 +58,7 @@ class Ledger:
         return total
 
 
-class Writer(threading.Thread):
+class FlightWriter(threading.Thread):
     """Sends the flights, over at least so many seconds, and keeps a ledger of what was acknowledged."""
 
     def __init__(self, bootstrap: str, rows: int, seconds: float) -> None:
@@ -113,7 +113,7 @@ class Writer(threading.Thread):
             self.ledger.add(message.partition(), message.offset(), message.key() or b"", message.value())
 
 
-class Reader(threading.Thread):
+class FlightReader(threading.Thread):
     """A member of the readers' group: a process (``flight_reader``), and the ledger of what it says that it read."""
 
     def __init__(self, bootstrap: str, name: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from kafkalite.cli.clients import print_json
 from kafkalite.cli.groups_reset import (
     Facts,
-    Plan,
+    ResetPlan,
     To,
     choose,
     from_csv,
@@ -27,7 +27,7 @@ from kafkalite.cli.groups_reset import (
     to_csv,
 )
 from kafkalite.cli.groups_source import EARLIEST, LATEST, GroupSource
-from kafkalite.cli.groups_view import DEAD, EMPTY, Group, plan_table, table
+from kafkalite.cli.groups_view import DEAD, EMPTY, GroupView, plan_table, table
 from kafkalite.cli.main import UsageError
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
@@ -39,7 +39,7 @@ def reset(source: GroupSource, args: argparse.Namespace) -> int:
     if not (args.execute or args.dry_run or args.export):
         complain("No --execute: this is what would be done (say so with --dry-run).")
     by_file = from_csv(Path(args.from_file).read_text(), names) if args.from_file else {}
-    plans: dict[str, Plan] = {}
+    plans: dict[str, ResetPlan] = {}
     failed = False
     for group in source.describe(names):
         if group.state not in (EMPTY, DEAD):
@@ -64,7 +64,9 @@ def reset(source: GroupSource, args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def plan_of(source: GroupSource, args: argparse.Namespace, group: Group, by_file: Mapping[TopicPartition, int]) -> Plan:
+def plan_of(
+    source: GroupSource, args: argparse.Namespace, group: GroupView, by_file: Mapping[TopicPartition, int]
+) -> ResetPlan:
     """The new offsets of one group."""
     to = target_of(args)
     if to is To.FILE:

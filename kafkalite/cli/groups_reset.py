@@ -46,7 +46,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ResetPlan:
     """New offsets, and what the user should know of them."""
 
     offsets: dict[TopicPartition, int]
@@ -55,13 +55,13 @@ class Plan:
 
 def make_plan(
     to: To, partitions: Collection[TopicPartition], facts: Facts, value: int = 0, wanted: Offsets | None = None
-) -> Plan:
+) -> ResetPlan:
     """The new offset of each of ``partitions``.
 
     ``value``: of ``--to-offset`` and ``--shift-by``. ``wanted``: of ``--from-file``. What lies outside the log is moved
     to its nearer end. Raises ``ValueError`` for partitions that do not exist, or that cannot be shifted.
     """
-    plan = Plan({}, [])
+    plan = ResetPlan({}, [])
     for tp in sorted(partitions):
         if tp not in facts.earliest or tp not in facts.latest:
             raise ValueError(f"{tp} does not exist, or has no leader")

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kafkalite.cli.clients import admin_client
-from kafkalite.cli.groups_view import CLASSIC, DEAD, EMPTY, STABLE, Group, Member
+from kafkalite.cli.groups_view import CLASSIC, DEAD, EMPTY, STABLE, GroupView, MemberView
 from kafkalite.cli.groups_zookeeper import OldGroups
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
@@ -71,7 +71,7 @@ class GroupSource:
                 found[name] = (kind, state)
         return sorted((name, kind, state) for name, (kind, state) in found.items())
 
-    def describe(self, names: Sequence[str], *, offsets: bool = True) -> list[Group]:
+    def describe(self, names: Sequence[str], *, offsets: bool = True) -> list[GroupView]:
         """Groups by name; one that nobody knows has the state ``Dead``."""
         groups = [self._describe(name, with_offsets=offsets) for name in names]
         if offsets:
@@ -126,7 +126,7 @@ class GroupSource:
 
     # Inside
 
-    def _describe(self, name: str, with_offsets: bool) -> Group:
+    def _describe(self, name: str, with_offsets: bool) -> GroupView:
         described = self._ask(lambda admin: _described(admin, name))
         state = str(described.get("group_state") or DEAD)
         members = [_member(entry) for entry in described.get("members", ())]
@@ -141,7 +141,7 @@ class GroupSource:
             state = EMPTY
         if old and not members:
             state = STABLE
-        return Group(
+        return GroupView(
             name,
             state,
             None if old and not members else self._coordinator(name),
@@ -215,9 +215,9 @@ def _described(admin: Any, group: str) -> dict[str, Any]:
     return described
 
 
-def _member(entry: Mapping[str, Any]) -> Member:
+def _member(entry: Mapping[str, Any]) -> MemberView:
     assignment = entry.get("member_assignment") or {}
-    return Member(
+    return MemberView(
         entry["member_id"],
         entry["client_host"],
         entry["client_id"],
@@ -230,7 +230,7 @@ def _member(entry: Mapping[str, Any]) -> Member:
     )
 
 
-def _partitions(group: Group) -> set[TopicPartition]:
+def _partitions(group: GroupView) -> set[TopicPartition]:
     return {*group.committed, *(tp for member in group.members for tp in member.partitions)}
 
 

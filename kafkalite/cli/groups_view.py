@@ -22,7 +22,7 @@ _OLD_ID = re.compile(r"(?P<host>.+)-\d{13}-[0-9a-f]{1,8}")
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class MemberView:
     """One member. ``is_old``: a ZooKeeper consumer; its id is that of one of its streams, or its own without any."""
 
     consumer_id: str
@@ -34,7 +34,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupView:
     """A group as its coordinator and ZooKeeper show it. ``state`` is the coordinator's word, or ours without one.
 
     ``ends``: log end offsets, of partitions that have a leader.
@@ -44,7 +44,7 @@ class Group:
     state: str
     coordinator: tuple[int, str, int] | None = None
     strategy: str = ""
-    members: tuple[Member, ...] = ()
+    members: tuple[MemberView, ...] = ()
     committed: Mapping[TopicPartition, int] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
 
@@ -76,7 +76,7 @@ class Row:
     tp: TopicPartition | None
     offset: int | None
     end: int | None
-    member: Member | None
+    member: MemberView | None
 
     @property
     def lag(self) -> int | None:
@@ -84,9 +84,9 @@ class Row:
         return None if self.offset is None or self.end is None else self.end - self.offset
 
 
-def rows_of(group: Group) -> list[Row]:
+def rows_of(group: GroupView) -> list[Row]:
     """Every partition that is read or was committed, each with each of its readers; then members without any."""
-    readers: defaultdict[TopicPartition, list[Member | None]] = defaultdict(list)
+    readers: defaultdict[TopicPartition, list[MemberView | None]] = defaultdict(list)
     for member in group.members:
         for tp in member.partitions:
             readers[tp].append(member)
@@ -107,7 +107,7 @@ def old_host(group: str, consumer_id: str) -> str:
 # Tables, as Kafka prints them
 
 
-def offsets_table(group: Group) -> list[str]:
+def offsets_table(group: GroupView) -> list[str]:
     """``--describe --offsets``."""
     titles = ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"]
     titles += ["CONSUMER-ID", "HOST", "CLIENT-ID"]
@@ -126,7 +126,7 @@ def offsets_table(group: Group) -> list[str]:
     return table(titles, rows, [15, 15, 10, 15, 15, 15, 15, 15, 0]) if rows else []
 
 
-def members_table(group: Group, verbose: bool) -> list[str]:
+def members_table(group: GroupView, verbose: bool) -> list[str]:
     """``--describe --members``."""
     with_instances = any(member.instance_id for member in group.members)
     titles = ["GROUP", "CONSUMER-ID", *(["GROUP-INSTANCE-ID"] if with_instances else []), "HOST", "CLIENT-ID"]
@@ -146,7 +146,7 @@ def members_table(group: Group, verbose: bool) -> list[str]:
     return table(titles, rows, [15] * len(titles)) if rows else []
 
 
-def state_table(group: Group) -> list[str]:
+def state_table(group: GroupView) -> list[str]:
     """``--describe --state``."""
     where = "ZooKeeper" if group.kind == ZOOKEEPER else None
     if group.coordinator is not None:
@@ -190,7 +190,7 @@ def assignment_text(partitions: Sequence[TopicPartition]) -> str:
 # JSON
 
 
-def group_json(group: Group, section: str) -> dict[str, Any]:
+def group_json(group: GroupView, section: str) -> dict[str, Any]:
     """A group with one section of its description: ``offsets``, ``members`` or ``state``."""
     value: dict[str, Any] = {"group": group.name, "type": group.kind, "state": group.state}
     if section == "offsets":
@@ -217,7 +217,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _member_json(member: Member) -> dict[str, Any]:
+def _member_json(member: MemberView) -> dict[str, Any]:
     return {
         "consumer_id": member.consumer_id,
         "group_instance_id": member.instance_id or None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from types import TracebackType
 
-from kafkalite.cli.groups_view import Member, old_host
+from kafkalite.cli.groups_view import MemberView, old_host
 from kafkalite.cluster.model import CONTROL_PLANE_LISTENER
 from kafkalite.common.types import TopicPartition
 from kafkalite.embedded.znodes import ZnodeReader
@@ -53,7 +53,7 @@ class OldGroups:
                 names.append(group)
         return names
 
-    def members(self, group: str) -> list[Member]:
+    def members(self, group: str) -> list[MemberView]:
         """Its live ZooKeeper consumers: one entry a stream that owns partitions, or one a consumer that owns none."""
         owned: defaultdict[str, list[TopicPartition]] = defaultdict(list)
         owners = f"{group_path(group)}/owners"
@@ -67,7 +67,7 @@ class OldGroups:
             streams = {thread: tps for thread, tps in owned.items() if thread.rpartition("-")[0] == consumer}
             for thread, partitions in sorted(streams.items()) or [(consumer, [])]:
                 place = old_host(group, consumer)
-                members.append(Member(thread, place, "", partitions=tuple(sorted(partitions)), is_old=True))
+                members.append(MemberView(thread, place, "", partitions=tuple(sorted(partitions)), is_old=True))
         return members
 
     def offsets(self, group: str) -> dict[TopicPartition, int]:

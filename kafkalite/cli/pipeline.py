@@ -20,7 +20,7 @@ from kafkalite.cli.clients import add_json, print_json, print_table
 from kafkalite.common.errors import StartupError
 
 if TYPE_CHECKING:
-    from kafkalite.pipelines.state import PipelineState, Status
+    from kafkalite.pipelines.state import PipelineState, PipelineStatus
 
 READY = b"running"
 
@@ -152,7 +152,7 @@ def show_status(args: argparse.Namespace) -> int:
     return int(any(status.state in (RunState.FAILED, RunState.DIED) for status in statuses))
 
 
-def describe(status: Status) -> None:
+def describe(status: PipelineStatus) -> None:
     """One pipeline, for people."""
     until = f" to {clock(status.ended)}" if status.ended else ""
     print(f"{status.name} ({status.job}, {status.file}): {status.state.value}, process {status.pid}")

@@ -17,7 +17,7 @@ from typing import Any
 
 from kafkalite.cli.clients import add_bootstrap, add_json, admin_client, print_json
 from kafkalite.cli.main import UsageError
-from kafkalite.cli.reassign_log_dirs import ANY, Replica, cancel_moves, move_states, start_moves
+from kafkalite.cli.reassign_log_dirs import ANY, ReplicaPlace, cancel_moves, move_states, start_moves
 from kafkalite.cli.reassign_throttles import (
     LOG_DIRS_RATE,
     clear_throttles,
@@ -290,9 +290,9 @@ def read_assignment(path: Path) -> Assignment:
     return assignment
 
 
-def read_log_dirs(path: Path) -> dict[Replica, str]:
+def read_log_dirs(path: Path) -> dict[ReplicaPlace, str]:
     """The log directories that Kafka's reassignment JSON names, but for ``any``. Raises :class:`UsageError`."""
-    wanted: dict[Replica, str] = {}
+    wanted: dict[ReplicaPlace, str] = {}
     for entry in json.loads(path.read_text())["partitions"]:
         log_dirs = entry.get("log_dirs")
         if log_dirs is None:
@@ -304,7 +304,7 @@ def read_log_dirs(path: Path) -> dict[Replica, str]:
             )
         for broker, log_dir in zip(entry["replicas"], log_dirs, strict=True):
             if log_dir != ANY:
-                wanted[Replica(entry["topic"], int(entry["partition"]), int(broker))] = log_dir
+                wanted[ReplicaPlace(entry["topic"], int(entry["partition"]), int(broker))] = log_dir
     return wanted
 
 

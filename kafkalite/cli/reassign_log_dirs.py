@@ -16,7 +16,7 @@ ANY = "any"
 _PAUSE_S = 0.1
 
 
-class Replica(NamedTuple):
+class ReplicaPlace(NamedTuple):
     """A replica of a partition, as Kafka's tools name it: ``topic-partition-broker``."""
 
     topic: str
@@ -34,7 +34,7 @@ class Places(NamedTuple):
     future: str | None
 
 
-def start_moves(admin: Any, wanted: Mapping[Replica, str], timeout_ms: int) -> None:
+def start_moves(admin: Any, wanted: Mapping[ReplicaPlace, str], timeout_ms: int) -> None:
     """Ask for each replica's directory, until its broker has the replica.
 
     Raises :class:`ApiError` with what was refused, or where a broker has not got its replica within ``timeout_ms``.
@@ -55,13 +55,13 @@ def start_moves(admin: Any, wanted: Mapping[Replica, str], timeout_ms: int) -> N
             time.sleep(_PAUSE_S)
 
 
-def ask(admin: Any, wanted: Mapping[Replica, str]) -> dict[Replica, ErrorCode]:
+def ask(admin: Any, wanted: Mapping[ReplicaPlace, str]) -> dict[ReplicaPlace, ErrorCode]:
     """One AlterReplicaLogDirs request to each broker."""
     answers = admin.alter_replica_log_dirs({tuple(replica): log_dir for replica, log_dir in wanted.items()})
-    return {Replica(*replica): ErrorCode(error.errno) for replica, error in answers.items()}
+    return {ReplicaPlace(*replica): ErrorCode(error.errno) for replica, error in answers.items()}
 
 
-def places(admin: Any, replicas: Iterable[Replica]) -> dict[Replica, Places]:
+def places(admin: Any, replicas: Iterable[ReplicaPlace]) -> dict[ReplicaPlace, Places]:
     """Where the replicas are. Those of brokers that do not live are left out."""
     wanted = set(replicas)
     live = {broker["broker_id"] for broker in admin.describe_cluster()["brokers"]}
@@ -71,14 +71,14 @@ def places(admin: Any, replicas: Iterable[Replica]) -> dict[Replica, Places]:
         for directory in entry["log_dirs"]:
             for topic in directory["topics"]:
                 for partition in topic["partitions"]:
-                    replica = Replica(topic["name"], partition["partition_index"], entry["broker"])
+                    replica = ReplicaPlace(topic["name"], partition["partition_index"], entry["broker"])
                     if replica in found:
                         name = "future" if partition["is_future_key"] else "current"
                         found[replica] = found[replica]._replace(**{name: directory["log_dir"]})
     return found
 
 
-def move_states(admin: Any, wanted: Mapping[Replica, str]) -> dict[Replica, str]:
+def move_states(admin: Any, wanted: Mapping[ReplicaPlace, str]) -> dict[ReplicaPlace, str]:
     """How far each move is: ``completed``, ``in progress``, or why it will not be completed."""
     if not wanted:
         return {}
@@ -96,7 +96,7 @@ def _state(found: Places | None, wanted: str) -> str:
     return "completed" if found.current == wanted else f"it is not being moved from {found.current} to {wanted}"
 
 
-def cancel_moves(admin: Any, wanted: Mapping[Replica, str]) -> list[Replica]:
+def cancel_moves(admin: Any, wanted: Mapping[ReplicaPlace, str]) -> list[ReplicaPlace]:
     """Give up those of the moves that are under way: each replica stays where it is. Returns them."""
     if not wanted:
         return []

@@ -59,7 +59,7 @@ class Description:
 
 
 @dataclass(frozen=True, slots=True)
-class Producer:
+class ActiveProducer:
     """One producer as a replica of a partition knows it. ``start_offset``: -1 without a transaction."""
 
     producer_id: int
@@ -70,11 +70,11 @@ class Producer:
     start_offset: int
 
 
-OpenTransaction = tuple[TopicPartition, Producer]
+OpenTransaction = tuple[TopicPartition, ActiveProducer]
 
 
 def open_since(
-    producers: Mapping[TopicPartition, Sequence[Producer]], longest_ms: int, now_ms: int
+    producers: Mapping[TopicPartition, Sequence[ActiveProducer]], longest_ms: int, now_ms: int
 ) -> list[OpenTransaction]:
     """The open transactions of ``producers`` that nothing was written to for more than ``longest_ms``."""
     return [
@@ -154,17 +154,17 @@ class TransactionAdmin:
 
     def producers(
         self, partitions: Sequence[TopicPartition], broker: int | None = None
-    ) -> dict[TopicPartition, list[Producer]]:
+    ) -> dict[TopicPartition, list[ActiveProducer]]:
         """The active producers of each partition, as its leader, or the replica on ``broker``, knows them."""
         from kafka.protocol.admin.transactions import DescribeProducersRequest
 
-        def ask() -> dict[TopicPartition, list[Producer]]:
+        def ask() -> dict[TopicPartition, list[ActiveProducer]]:
             where: dict[int, dict[str, list[int]]] = {}
             leaders = {} if broker is not None else self._leaders(partitions)
             for tp in partitions:
                 asked = leaders[tp] if broker is None else broker
                 where.setdefault(asked, {}).setdefault(tp.topic, []).append(tp.partition)
-            found: dict[TopicPartition, list[Producer]] = {}
+            found: dict[TopicPartition, list[ActiveProducer]] = {}
             for asked, topics in where.items():
                 kind = DescribeProducersRequest.TopicRequest
                 words = [kind(name=topic, partition_indexes=numbers) for topic, numbers in topics.items()]
@@ -296,9 +296,9 @@ class TransactionAdmin:
             self._sleep(RETRY_PAUSE)
 
 
-def producer_of(row: Any) -> Producer:
+def producer_of(row: Any) -> ActiveProducer:
     """A row of DescribeProducers."""
-    return Producer(
+    return ActiveProducer(
         row.producer_id,
         row.producer_epoch,
         row.coordinator_epoch,

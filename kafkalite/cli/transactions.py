@@ -22,7 +22,13 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalite.cli.transaction_queries import Description, Listing, OpenTransaction, Producer, TransactionAdmin
+    from kafkalite.cli.transaction_queries import (
+        ActiveProducer,
+        Description,
+        Listing,
+        OpenTransaction,
+        TransactionAdmin,
+    )
 
 LISTED = ("TransactionalId", "Coordinator", "ProducerId", "TransactionState")
 DESCRIBED = (
@@ -225,7 +231,9 @@ def abort(admin: TransactionAdmin, args: argparse.Namespace) -> int:
     tp = TopicPartition(args.topic, args.partition)
     producer_id, producer_epoch, epoch = args.producer_id, args.producer_epoch, args.coordinator_epoch
     if args.start_offset is not None:
-        found: list[Producer] = [one for one in admin.producers([tp])[tp] if one.start_offset == args.start_offset]
+        found: list[ActiveProducer] = [
+            one for one in admin.producers([tp])[tp] if one.start_offset == args.start_offset
+        ]
         if not found:
             raise ValueError(f"no open transaction starts at offset {args.start_offset} of partition {tp}")
         producer_id, producer_epoch, epoch = found[0].producer_id, found[0].producer_epoch, found[0].coordinator_epoch

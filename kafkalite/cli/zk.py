@@ -10,11 +10,11 @@ import json
 
 from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.common.tasks import gather
-from kafkalite.log.config import TOPIC_CONFIGS
+from kafkalite.log.log_config import TOPIC_CONFIGS
 from kafkalite.zk.blocking import BlockingLoop
-from kafkalite.zk.client import KazooZkClient
-from kafkalite.zk.port import NoNodeError, ZnodeStat
+from kafkalite.zk.kazoo_client import KazooZkClient
 from kafkalite.zk.verify import QUOTAS, verify
+from kafkalite.zk.zk_client import NoNodeError, ZnodeStat
 from kafkalite.zk.znodes import config
 
 _CONNECT_TIMEOUT_MS = 10_000

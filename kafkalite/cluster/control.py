@@ -9,27 +9,27 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass
 
-from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 
 EPOCH_DURING_DELETE = -2
-"""Leader epoch in a :class:`StopPartition`: stop whatever the epoch, the topic is being deleted."""
+"""Leader epoch in a :class:`StopReplicaPartitionState`: stop whatever the epoch, the topic is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderAndIsr:
+class LeaderAndIsrRequest:
     """Lead or follow these partitions. Fenced by ``controller_epoch`` and by the receiver's ``broker_epoch``."""
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    states: tuple[PartitionState, ...]
+    states: tuple[LeaderAndIsr, ...]
     brokers: tuple[Broker, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateMetadata:
+class UpdateMetadataRequest:
     """What clients are to be told from now on.
 
     The state of partition 0 with ``LEADER_DURING_DELETE`` for a leader says that its topic, by its id, is going.
@@ -38,12 +38,12 @@ class UpdateMetadata:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    states: tuple[PartitionState, ...]
+    states: tuple[LeaderAndIsr, ...]
     brokers: tuple[Broker, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class StopPartition:
+class StopReplicaPartitionState:
     """One partition to stop, and whether its log is to be deleted."""
 
     topic_partition: TopicPartition
@@ -53,31 +53,31 @@ class StopPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class StopReplica:
+class StopReplicaRequest:
     """Stop fetching and serving these partitions, and delete the logs of those that say so."""
 
     controller_id: int
     controller_epoch: int
     broker_epoch: int
-    partitions: tuple[StopPartition, ...]
+    partitions: tuple[StopReplicaPartitionState, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ControlledShutdown:
+class ControlledShutdownRequest:
     """A broker asks the controller to move its leaderships away before it stops."""
 
     broker_id: int
     broker_epoch: int
 
 
-ControlRequest = LeaderAndIsr | UpdateMetadata | StopReplica | ControlledShutdown
+ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaRequest | ControlledShutdownRequest
 
 
 @dataclass(frozen=True, slots=True)
 class ControlResponse:
     """The answer to any of them: an error for the whole, and one for each partition that has one.
 
-    For :class:`ControlledShutdown`, ``partitions`` are those that the broker still leads.
+    For :class:`ControlledShutdownRequest`, ``partitions`` are those that the broker still leads.
     """
 
     error: ErrorCode

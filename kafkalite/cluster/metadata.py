@@ -13,13 +13,13 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 
 LEADER_DURING_DELETE = -2
 """Leader in a state by which the controller says that the topic with that state's id is being deleted."""
 _REMEMBERED_DELETIONS = 10_000
-_NO_PARTITIONS: dict[int, PartitionState] = {}
+_NO_PARTITIONS: dict[int, LeaderAndIsr] = {}
 
 
 class MetadataCache:
@@ -50,7 +50,7 @@ class MetadataCache:
         self.on_brokers: list[Callable[[], None]] = []
         self.brokers: dict[int, Broker] = {}
         self.controller_id = -1
-        self.topics: dict[str, dict[int, PartitionState]] = {}
+        self.topics: dict[str, dict[int, LeaderAndIsr]] = {}
         self.version = 0
         self._ids: dict[str, uuid.UUID] = {}
         self._names: dict[uuid.UUID, str] = {}
@@ -103,7 +103,7 @@ class MetadataCache:
 
     # Topics
 
-    def apply(self, states: Iterable[PartitionState]) -> list[PartitionState]:
+    def apply(self, states: Iterable[LeaderAndIsr]) -> list[LeaderAndIsr]:
         """Take over those of ``states`` that are newer than what is known; returns the ones that changed anything.
 
         A state whose leader is :data:`LEADER_DURING_DELETE` ends its topic, if that is still the one with its id.
@@ -116,7 +116,7 @@ class MetadataCache:
             self.version += 1
         return changed
 
-    def _apply_one(self, state: PartitionState) -> bool:
+    def _apply_one(self, state: LeaderAndIsr) -> bool:
         topic_id = state.topic_id
         if topic_id in self._forgotten:
             return False
@@ -151,7 +151,7 @@ class MetadataCache:
         self._forget(topic_id)
         return True
 
-    def _supersedes(self, state: PartitionState) -> bool:
+    def _supersedes(self, state: LeaderAndIsr) -> bool:
         """Whether ``state``, of another topic id than the known one, is of the younger topic."""
         known = next(iter(self.topics.get(state.topic, _NO_PARTITIONS).values()), None)
         if known is None:
@@ -175,9 +175,9 @@ class MetadataCache:
         if len(self._forgotten_order) > _REMEMBERED_DELETIONS:
             self._forgotten.discard(self._forgotten_order.popleft())
 
-    def remove_topics(self, names: Iterable[str]) -> list[PartitionState]:
+    def remove_topics(self, names: Iterable[str]) -> list[LeaderAndIsr]:
         """Forget deleted topics; returns the states that they had. Late news of their ids will be ignored."""
-        removed: list[PartitionState] = []
+        removed: list[LeaderAndIsr] = []
         for name in names:
             removed.extend(self.topics.pop(name, _NO_PARTITIONS).values())
             topic_id = self._ids.pop(name, ZERO_UUID)
@@ -187,15 +187,15 @@ class MetadataCache:
             self.version += 1
         return removed
 
-    def state(self, topic_partition: TopicPartition) -> PartitionState | None:
+    def state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
         """What is known of one partition."""
         return self.topics.get(topic_partition[0], _NO_PARTITIONS).get(topic_partition[1])
 
-    def partitions(self, topic: str) -> Mapping[int, PartitionState]:
+    def partitions(self, topic: str) -> Mapping[int, LeaderAndIsr]:
         """The partitions of ``topic`` by number; empty where the topic is unknown."""
         return self.topics.get(topic, _NO_PARTITIONS)
 
-    def states(self) -> Iterator[PartitionState]:
+    def states(self) -> Iterator[LeaderAndIsr]:
         """Every partition of every topic."""
         for partitions in self.topics.values():
             yield from partitions.values()

@@ -74,7 +74,7 @@ class PartitionAssignment:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionState:
+class LeaderAndIsr:
     """All that is decided about one partition: the state znode and the assignment, as read or as just written.
 
     ``zk_version`` is the version of ``…/partitions/N/state``, against which an ISR change is written.
@@ -109,6 +109,6 @@ class PartitionState:
         """States of one topic id with a greater order are newer."""
         return (self.leader_epoch, self.zk_version)
 
-    def with_(self, **changes: object) -> PartitionState:
+    def with_(self, **changes: object) -> LeaderAndIsr:
         """A copy with some fields changed."""
         return replace(self, **changes)  # type: ignore[arg-type]

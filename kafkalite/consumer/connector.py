@@ -15,13 +15,13 @@ from typing import Any
 from kafkalite.common.types import TopicPartition
 from kafkalite.consumer.config import ConsumerConfig
 from kafkalite.consumer.errors import ConsumerClosedError
-from kafkalite.consumer.fetcher import Fetcher
+from kafkalite.consumer.fetcher import ConsumerFetcher
 from kafkalite.consumer.loop import LoopThread
 from kafkalite.consumer.rebalancer import Rebalancer
 from kafkalite.consumer.registry import Registry
 from kafkalite.consumer.stream import Record, Stream
 from kafkalite.consumer.subscription import Subscription
-from kafkalite.zk.client import KazooZkClient
+from kafkalite.zk.kazoo_client import KazooZkClient
 
 
 class ZooKeeperConsumer:
@@ -52,7 +52,7 @@ class ZooKeeperConsumer:
             config.zookeeper_connection_timeout_ms,
         )
         self._stream = Stream(config.queued_max_message_chunks)
-        self._fetcher = Fetcher(self._stream, config)
+        self._fetcher = ConsumerFetcher(self._stream, config)
         subscription = topics if isinstance(topics, Subscription) else Subscription.to_topics(topics)
         registry = Registry(self._client, group, self.consumer_id)
         self._rebalancer = Rebalancer(registry, subscription, self._stream, self._fetcher, self._loop, config)

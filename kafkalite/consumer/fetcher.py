@@ -34,7 +34,7 @@ class _Plan:
         self.offsets = dict(starts)
 
 
-class Fetcher:
+class ConsumerFetcher:
     """Implements :class:`kafkalite.consumer.rebalancer.Fetching`. :meth:`meet` and :meth:`fetch` return at once."""
 
     def __init__(self, stream: Stream, config: ConsumerConfig) -> None:

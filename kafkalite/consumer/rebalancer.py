@@ -1,7 +1,7 @@
 """How the members of a group come to agree who reads what, without anybody in charge.
 
 Answers to: ``ZookeeperConsumerConnector.ZKRebalancerListener`` and ``ZKSessionExpireListener``. Deterministic (through
-``zk/port``, a stream, a fetcher and a clock, all handed in).
+``zk/zk_client``, a stream, a fetcher and a clock, all handed in).
 
 Whenever a watch says that members, topics or partitions changed, every member, by itself,
 
@@ -28,7 +28,7 @@ from kafkalite.consumer.errors import ConsumerClosedError, ConsumerRebalanceFail
 from kafkalite.consumer.registry import Registry
 from kafkalite.consumer.stream import Stream
 from kafkalite.consumer.subscription import Subscription
-from kafkalite.zk.port import (
+from kafkalite.zk.zk_client import (
     ConnectionLostError,
     SessionExpiredError,
     SessionState,

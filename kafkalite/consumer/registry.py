@@ -1,6 +1,6 @@
 """What the members of a group know of each other: their znodes, read under watches and written within one session.
 
-Answers to: ``kafka.utils.{ZkUtils,ZKGroupDirs,ZKGroupTopicDirs}``. Deterministic (through ``zk/port``).
+Answers to: ``kafka.utils.{ZkUtils,ZKGroupDirs,ZKGroupTopicDirs}``. Deterministic (through ``zk/zk_client``).
 
 Everything ephemeral here, and every commit, is bound to the session: when that is over, another member may own what was
 ours, and a write that comes too late is never sent.
@@ -15,8 +15,8 @@ from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
 from kafkalite.consumer.assignor import ThreadId
 from kafkalite.consumer.subscription import Subscription
-from kafkalite.zk.port import NodeExistsError, NoNodeError, Watch, ZkClient
 from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.zk_client import NodeExistsError, NoNodeError, Watch, ZkClient
 from kafkalite.zk.znodes.brokers import IDS, broker_path, decode_broker
 from kafkalite.zk.znodes.consumers import (
     ConsumerRegistration,

@@ -15,11 +15,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from kafkalite.cluster.control import (
-    ControlledShutdown,
+    ControlledShutdownRequest,
     ControlRequest,
     ControlResponse,
-    LeaderAndIsr,
-    StopReplica,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
 )
 from kafkalite.cluster.model import Broker, PartitionAssignment
 from kafkalite.common.clock import Clock, Timer
@@ -27,14 +27,14 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller import events
-from kafkalite.controller.answers import leader_and_isr_answer, stop_replica_answer
-from kafkalite.controller.leadership import ElectionType
-from kafkalite.controller.office import Office
+from kafkalite.controller.active_controller import ActiveController
+from kafkalite.controller.channel_manager import ControllerChannelManager
+from kafkalite.controller.event_processor import ControllerEventProcessor
 from kafkalite.controller.ports import BrokerChannel, ControllerConfig, ControllerStores
-from kafkalite.controller.sender import Sender
-from kafkalite.controller.term import Term
-from kafkalite.zk.port import EventType, SessionExpiredError, SessionState, WatchEvent, ZkError
+from kafkalite.controller.replica_leader_elections import ElectionType
+from kafkalite.controller.responses import leader_and_isr_answer, stop_replica_answer
 from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError
+from kafkalite.zk.zk_client import EventType, SessionExpiredError, SessionState, WatchEvent, ZkError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.controller import CONTROLLER, CONTROLLER_EPOCH
 
@@ -78,7 +78,7 @@ class Controller:
         self._lane = Lane("controller", self._handle)
         self._queued: set[events.Event] = set()
         self._calls: dict[events.Call, None] = {}
-        self._office: Office | None = None
+        self._processor: ControllerEventProcessor | None = None
         self._epoch = 0
         self._active_id = -1
         self._sessions = 0
@@ -89,7 +89,7 @@ class Controller:
     @property
     def is_active(self) -> bool:
         """Whether this broker is the controller."""
-        return self._office is not None
+        return self._processor is not None
 
     @property
     def epoch(self) -> int:
@@ -103,14 +103,14 @@ class Controller:
     async def stop(self) -> None:
         """Give the controllership up (where we have it) and stop."""
         self._stopped = True
-        office = self._office
+        processor = self._processor
         self._resign("this broker stops")
         self._lane.close()
         for call in list(self._calls):
             call.fail(_not_controller())
-        if office is not None:
+        if processor is not None:
             try:
-                await self._stores.controller.resign(office.term.claim)
+                await self._stores.controller.resign(processor.active.claim)
             except ZkError as error:
                 log.info("controllership is not given up, it ends with the session: %s", error)
 
@@ -122,14 +122,14 @@ class Controller:
             self._announce(-1)
         elif state is SessionState.CONNECTED:
             # Watches are gone with the connection, and events may have failed: begin anew from what is there.
-            self._put(events.Reload() if self._office is not None else events.Elect())
+            self._put(events.Reload() if self._processor is not None else events.Elect())
 
     def reconfigure(self, config: ControllerConfig) -> None:
         """Settings that are obeyed live: whether brokers allow unclean elections."""
         allowed = config.unclean_leader_election and not self._config.unclean_leader_election
         self._config = config
-        if self._office is not None:
-            self._office.term.config = config
+        if self._processor is not None:
+            self._processor.active.config = config
         if allowed:
             self.unclean_election_allowed()
 
@@ -139,10 +139,12 @@ class Controller:
 
     # What APIs and brokers ask for
 
-    async def controlled_shutdown(self, request: ControlledShutdown) -> ControlResponse:
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlResponse:
         """Move leaderships off a broker that wants to stop; the answer lists what it still leads."""
         try:
-            return await self._call("controlled shutdown", lambda office: office.brokers.controlled_shutdown(request))
+            return await self._call(
+                "controlled shutdown", lambda processor: processor.brokers.controlled_shutdown(request)
+            )
         except ApiError as error:
             return ControlResponse(error.code)
 
@@ -153,27 +155,27 @@ class Controller:
 
         Raises ``ApiError`` NOT_CONTROLLER where another broker is the controller.
         """
-        return await self._call("leader election", lambda office: office.leadership.elect(election, partitions))
+        return await self._call("leader election", lambda processor: processor.leadership.elect(election, partitions))
 
     async def alter_reassignments(
         self, reassignments: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, Answer]:
         """Begin, change or (``None``) cancel reassignments. Raises ``ApiError`` NOT_CONTROLLER elsewhere."""
-        return await self._call("reassignment", lambda office: office.reassignments.alter(reassignments))
+        return await self._call("reassignment", lambda processor: processor.reassignments.alter(reassignments))
 
     def list_reassignments(
         self, partitions: Sequence[TopicPartition] | None
     ) -> dict[TopicPartition, PartitionAssignment]:
         """The reassignments under way. Raises ``ApiError`` NOT_CONTROLLER elsewhere."""
-        if self._office is None:
+        if self._processor is None:
             raise _not_controller()
-        context = self._office.term.context
+        context = self._processor.active.context
         wanted = sorted(context.reassigning if partitions is None else context.reassigning & set(partitions))
         found = ((topic_partition, context.assignment(topic_partition)) for topic_partition in wanted)
         return {topic_partition: assignment for topic_partition, assignment in found if assignment is not None}
 
-    async def _call(self, name: str, run: Callable[[Office], Awaitable[T]]) -> T:
-        if self._office is None or self._stopped:
+    async def _call(self, name: str, run: Callable[[ControllerEventProcessor], Awaitable[T]]) -> T:
+        if self._processor is None or self._stopped:
             raise _not_controller()
         result: Future[T] = Future()
         call = events.Call(name, run, result.callback, result.errback)
@@ -198,8 +200,8 @@ class Controller:
                 await self._elect()
             elif isinstance(event, events.Reload):
                 await self._reload()
-            elif self._office is not None:
-                result = await self._office.handle(event)
+            elif self._processor is not None:
+                result = await self._processor.handle(event)
                 if isinstance(event, events.Call):
                     event.done(result)
             elif isinstance(event, events.Call):
@@ -238,7 +240,7 @@ class Controller:
         self._clock.call_later(_RETRY, self._recover)
 
     def _recover(self) -> None:
-        self._put(events.Reload() if self._office is not None else events.Elect())
+        self._put(events.Reload() if self._processor is not None else events.Elect())
 
     async def _elect(self) -> None:
         sessions = self._sessions
@@ -246,7 +248,7 @@ class Controller:
             current = await self._stores.controller.current(self._on_controller)
             if sessions != self._sessions:
                 return
-            if self._office is not None:
+            if self._processor is not None:
                 if current == self.broker_id:
                     return
                 self._resign("the claim is gone from ZooKeeper")
@@ -266,12 +268,12 @@ class Controller:
                 return
 
     async def _reload(self) -> None:
-        office = self._office
-        if office is None:
+        processor = self._processor
+        if processor is None:
             await self._elect()
             return
         current = await self._stores.controller.current(self._on_controller)
-        if office is not self._office:
+        if processor is not self._processor:
             return
         if current != self.broker_id:
             self._resign("somebody else is the controller")
@@ -279,32 +281,32 @@ class Controller:
             return
         # A write of before the connection went may be on its way still: were it taken after the states were read, this
         # controller would believe what is no longer so.
-        claim = await self._stores.controller.renew(office.term.claim)
-        if office is not self._office:
+        claim = await self._stores.controller.renew(processor.active.claim)
+        if processor is not self._processor:
             return
-        log.info("controller epoch %d goes on after a lost connection", office.term.epoch)
-        office.term.end()
-        await self._begin(claim, office.term.context.shutting_down)
+        log.info("controller epoch %d goes on after a lost connection", processor.active.epoch)
+        processor.active.end()
+        await self._begin(claim, processor.active.context.shutting_down)
 
     async def _begin(self, claim: ControllerClaim, shutting_down: Mapping[int, int]) -> None:
-        sender = Sender(self._channel, self._clock, self._config.retry_backoff, self._on_response)
-        term = Term(self.broker_id, claim, self._stores, self._config, sender, self._put, self._rng)
-        office = self._office = Office(term)
+        sender = ControllerChannelManager(self._channel, self._clock, self._config.retry_backoff, self._on_response)
+        active = ActiveController(self.broker_id, claim, self._stores, self._config, sender, self._put, self._rng)
+        processor = self._processor = ControllerEventProcessor(active)
         self._epoch = claim.epoch
         self._complaint = ""
         log.info("broker %d is the controller, epoch %d", self.broker_id, claim.epoch)
         self._announce(self.broker_id)
         if self._config.auto_leader_rebalance and self._rebalance_timer is None:
             self._rebalance_timer = self._clock.call_later(_FIRST_REBALANCE, self._rebalance_due)
-        await office.take_over(shutting_down)
+        await processor.take_over(shutting_down)
 
     def _resign(self, reason: str) -> None:
-        office = self._office
-        if office is None:
+        processor = self._processor
+        if processor is None:
             return
-        log.info("broker %d is no longer the controller (epoch %d): %s", self.broker_id, office.term.epoch, reason)
-        self._office = None
-        office.term.end()
+        log.info("broker %d is no longer the controller (epoch %d): %s", self.broker_id, processor.active.epoch, reason)
+        self._processor = None
+        processor.active.end()
         if self._rebalance_timer is not None:
             self._rebalance_timer.cancel()
             self._rebalance_timer = None
@@ -320,7 +322,7 @@ class Controller:
     def _on_controller(self, seen: WatchEvent) -> None:
         if seen.type is EventType.LOST:
             return
-        if seen.type is EventType.DELETED and self._office is None:
+        if seen.type is EventType.DELETED and self._processor is None:
             self._announce(-1)
         self._put(events.Elect())
 
@@ -331,17 +333,17 @@ class Controller:
         self._put(events.AutoRebalance())
 
     def _on_response(self, broker: Broker, request: ControlRequest, response: ControlResponse) -> None:
-        office = self._office
-        if office is None:
+        processor = self._processor
+        if processor is None:
             return
         if response.error is not ErrorCode.NONE:
             log.warning("broker %d answers %s with %s", broker.id, type(request).__name__, response.error.name)
         if response.error is ErrorCode.STALE_CONTROLLER_EPOCH:
             self._put(events.Elect())
         answer: events.Event | None = None
-        if isinstance(request, LeaderAndIsr):
-            answer = leader_and_isr_answer(broker, request, response, office.term.context.offline_dirs)
-        elif isinstance(request, StopReplica):
+        if isinstance(request, LeaderAndIsrRequest):
+            answer = leader_and_isr_answer(broker, request, response, processor.active.context.offline_dirs)
+        elif isinstance(request, StopReplicaRequest):
             answer = stop_replica_answer(broker, request, response)
         if answer is not None:
             self._put(answer)

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 
@@ -55,8 +55,8 @@ class Refused:
     why: str
 
 
-Plan = PartitionState | Refused | None
-Planner = Callable[[PartitionState], Plan]
+Plan = LeaderAndIsr | Refused | None
+Planner = Callable[[LeaderAndIsr], Plan]
 
 
 # The four elections
@@ -96,7 +96,7 @@ def controlled_shutdown_leader(
 # Planners
 
 
-def may_lack_records(state: PartitionState, replica: int, brokers: Brokers) -> bool:
+def may_lack_records(state: LeaderAndIsr, replica: int, brokers: Brokers) -> bool:
     """Whether the broker of a member of the ISR is registered and started uncleanly since the member was in sync.
 
     Where the state does not say under which unclean start epoch that was (Kafka wrote it), an unclean start after the
@@ -109,20 +109,20 @@ def may_lack_records(state: PartitionState, replica: int, brokers: Brokers) -> b
     return 0 <= state.mzxid < started if recorded is None else started != recorded
 
 
-def complete_isr(state: PartitionState, brokers: Brokers) -> tuple[int, ...]:
+def complete_isr(state: LeaderAndIsr, brokers: Brokers) -> tuple[int, ...]:
     """The members of the ISR of which it is not known that they may lack records."""
     return tuple(replica for replica in state.isr if not may_lack_records(state, replica, brokers))
 
 
 def advance(
-    state: PartitionState, controller_epoch: int, leader: int, isr: Sequence[int], brokers: Brokers
-) -> PartitionState:
+    state: LeaderAndIsr, controller_epoch: int, leader: int, isr: Sequence[int], brokers: Brokers
+) -> LeaderAndIsr:
     """The state that follows ``state``: leader epoch one higher, ``zk_version`` still that of the znode as read.
 
     What is recorded of unclean starts goes on. The leader's is recorded anew: its log is what counts from now on.
     """
     assert leader == NO_LEADER or leader in isr, f"leader {leader} of {state.topic_partition} is not in its ISR {isr}"
-    return PartitionState(
+    return LeaderAndIsr(
         topic=state.topic,
         partition=state.partition,
         topic_id=state.topic_id,
@@ -136,7 +136,7 @@ def advance(
     )
 
 
-def _record(state: PartitionState, leader: int, isr: Sequence[int], brokers: Brokers) -> tuple[tuple[int, int], ...]:
+def _record(state: LeaderAndIsr, leader: int, isr: Sequence[int], brokers: Brokers) -> tuple[tuple[int, int], ...]:
     epochs = dict(state.unclean_start_epochs)
     for replica in isr:
         started = brokers.unclean_start_epoch(replica)
@@ -153,12 +153,12 @@ def first_state(
     brokers: Brokers,
     controller_epoch: int,
     topic_id: uuid.UUID = ZERO_UUID,
-) -> PartitionState | Refused:
+) -> LeaderAndIsr | Refused:
     """The state of a partition that never had one: all online replicas in sync, the first of them leads."""
     online = tuple(replica for replica in assignment.replicas if brokers.is_online(replica, topic_partition))
     if not online:
         return Refused(ErrorCode.LEADER_NOT_AVAILABLE, f"none of the replicas {list(assignment.replicas)} is online")
-    return PartitionState(
+    return LeaderAndIsr(
         topic=topic_partition.topic,
         partition=topic_partition.partition,
         topic_id=topic_id,
@@ -175,7 +175,7 @@ def first_state(
 def elect_offline(brokers: Brokers, controller_epoch: int, unclean: bool = False) -> Planner:
     """Plan for partitions whose leader is gone. A partition with an online leader is left alone."""
 
-    def plan(state: PartitionState) -> Plan:
+    def plan(state: LeaderAndIsr) -> Plan:
         if state.leader in _online(state, brokers):
             return None
         return _elect(state, brokers, controller_epoch, unclean)
@@ -183,7 +183,7 @@ def elect_offline(brokers: Brokers, controller_epoch: int, unclean: bool = False
     return plan
 
 
-def _elect(state: PartitionState, brokers: Brokers, controller_epoch: int, unclean: bool) -> PartitionState | Refused:
+def _elect(state: LeaderAndIsr, brokers: Brokers, controller_epoch: int, unclean: bool) -> LeaderAndIsr | Refused:
     """Elect a leader that has all records; else, where all of the ISR are back, or ``unclean``, the best there is."""
     online = _online(state, brokers)
     complete = complete_isr(state, brokers)
@@ -205,7 +205,7 @@ def _elect(state: PartitionState, brokers: Brokers, controller_epoch: int, uncle
     return advance(state, controller_epoch, leader, isr, brokers)
 
 
-def _not_left_alone(state: PartitionState, isr: Sequence[int], brokers: Brokers) -> tuple[int, ...]:
+def _not_left_alone(state: LeaderAndIsr, isr: Sequence[int], brokers: Brokers) -> tuple[int, ...]:
     """``isr``; where it is a single member, with those of the ISR that may have all records although they are gone."""
     if len(isr) != 1:
         return tuple(isr)
@@ -223,7 +223,7 @@ def _not_left_alone(state: PartitionState, isr: Sequence[int], brokers: Brokers)
 def elect_preferred(brokers: Brokers, controller_epoch: int) -> Planner:
     """Plan that gives leadership back to the first replica of the assignment; the ISR stays."""
 
-    def plan(state: PartitionState) -> Plan:
+    def plan(state: LeaderAndIsr) -> Plan:
         if state.leader == state.replicas[0] and brokers.is_online(state.leader, state.topic_partition):
             return None
         leader = preferred_leader(state.replicas, complete_isr(state, brokers), _online(state, brokers))
@@ -246,7 +246,7 @@ def elect_for_reassignment(brokers: Brokers, controller_epoch: int) -> Planner:
     assignment under an epoch of its own.
     """
 
-    def plan(state: PartitionState) -> Plan:
+    def plan(state: LeaderAndIsr) -> Plan:
         online = _online(state, brokers)
         target = state.replicas
         leader: int | None = state.leader
@@ -269,7 +269,7 @@ def move_off(brokers: Brokers, controller_epoch: int, shutting_down: Collection[
     From an ISR of two the leader takes such a broker when its registration is gone.
     """
 
-    def plan(state: PartitionState) -> Plan:
+    def plan(state: LeaderAndIsr) -> Plan:
         isr = tuple(replica for replica in state.isr if replica not in shutting_down)
         complete = complete_isr(state, brokers)
         isr = _not_left_alone(state, isr, brokers)
@@ -301,7 +301,7 @@ def drop_replicas(brokers: Brokers, controller_epoch: int, registered_anew: Coll
     leader epoch, because it ceased to lead at the end of its session.
     """
 
-    def plan(state: PartitionState) -> Plan:
+    def plan(state: LeaderAndIsr) -> Plan:
         topic_partition = state.topic_partition
         held = [replica for replica in state.isr if replica in state.replicas]
         complete = complete_isr(state, brokers)
@@ -309,7 +309,7 @@ def drop_replicas(brokers: Brokers, controller_epoch: int, registered_anew: Coll
         leader = state.leader if state.leader in kept else NO_LEADER
         if leader == NO_LEADER:
             elected = _elect(state, brokers, controller_epoch, unclean=False)
-            if isinstance(elected, PartitionState):
+            if isinstance(elected, LeaderAndIsr):
                 return elected
         is_renewed = leader in registered_anew or 0 <= state.mzxid < brokers.broker_epoch(leader)
         kept = list(_not_left_alone(state, kept, brokers)) or held or list(state.isr[-1:])
@@ -327,7 +327,7 @@ def reassign(brokers: Brokers, controller_epoch: int) -> Planner:
     where nobody in the ISR would keep a replica: the data that was acknowledged would be gone.
     """
 
-    def plan(state: PartitionState) -> Plan:
+    def plan(state: LeaderAndIsr) -> Plan:
         surviving = surviving_isr(state, state.assignment, brokers)
         if not surviving:
             return Refused(
@@ -343,17 +343,17 @@ def reassign(brokers: Brokers, controller_epoch: int) -> Planner:
     return plan
 
 
-def surviving_isr(state: PartitionState, assignment: PartitionAssignment, brokers: Brokers) -> tuple[int, ...]:
+def surviving_isr(state: LeaderAndIsr, assignment: PartitionAssignment, brokers: Brokers) -> tuple[int, ...]:
     """The members of the ISR that may have all records and hold a replica under ``assignment``."""
     return tuple(replica for replica in complete_isr(state, brokers) if replica in assignment.replicas)
 
 
-def _online(state: PartitionState, brokers: Brokers) -> set[int]:
+def _online(state: LeaderAndIsr, brokers: Brokers) -> set[int]:
     topic_partition = state.topic_partition
     return {replica for replica in state.replicas if brokers.is_online(replica, topic_partition)}
 
 
-def _all_back(state: PartitionState, brokers: Brokers) -> bool:
+def _all_back(state: LeaderAndIsr, brokers: Brokers) -> bool:
     """Whether every member of the ISR that holds a replica can be reached."""
     topic_partition = state.topic_partition
     return all(brokers.is_reachable(r, topic_partition) for r in state.isr if r in state.replicas)

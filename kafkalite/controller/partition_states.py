@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class PartitionPhase(Enum):
+class PartitionState(Enum):
     """Where a partition stands."""
 
     NON_EXISTENT = "NonExistentPartition"
@@ -26,19 +26,19 @@ class PartitionPhase(Enum):
     """It had a leader once; that one is gone."""
 
 
-LEGAL_PREDECESSORS: dict[PartitionPhase, frozenset[PartitionPhase]] = {
-    PartitionPhase.NEW: frozenset({PartitionPhase.NON_EXISTENT}),
-    PartitionPhase.ONLINE: frozenset({PartitionPhase.NEW, PartitionPhase.ONLINE, PartitionPhase.OFFLINE}),
-    PartitionPhase.OFFLINE: frozenset({PartitionPhase.NEW, PartitionPhase.ONLINE, PartitionPhase.OFFLINE}),
-    PartitionPhase.NON_EXISTENT: frozenset({PartitionPhase.OFFLINE}),
+LEGAL_PREDECESSORS: dict[PartitionState, frozenset[PartitionState]] = {
+    PartitionState.NEW: frozenset({PartitionState.NON_EXISTENT}),
+    PartitionState.ONLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
+    PartitionState.NON_EXISTENT: frozenset({PartitionState.OFFLINE}),
 }
 
 
-class IllegalTransitionError(Exception):
+class IllegalPartitionTransitionError(Exception):
     """A transition that the table does not allow: an error in the controller itself."""
 
 
-def check_transition(what: object, before: PartitionPhase, after: PartitionPhase) -> None:
-    """Raise :class:`IllegalTransitionError` unless a partition may go from ``before`` to ``after``."""
+def check_transition(what: object, before: PartitionState, after: PartitionState) -> None:
+    """Raise :class:`IllegalPartitionTransitionError` unless a partition may go from ``before`` to ``after``."""
     if before not in LEGAL_PREDECESSORS[after]:
-        raise IllegalTransitionError(f"partition {what} cannot go from {before.value} to {after.value}")
+        raise IllegalPartitionTransitionError(f"partition {what} cannot go from {before.value} to {after.value}")

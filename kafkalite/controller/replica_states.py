@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from enum import Enum
 
-from kafkalite.controller.partition_states import IllegalTransitionError
+from kafkalite.controller.partition_states import IllegalPartitionTransitionError
 
 
-class ReplicaPhase(Enum):
+class ReplicaState(Enum):
     """Where a replica stands."""
 
     NON_EXISTENT = "NonExistentReplica"
@@ -31,22 +31,22 @@ class ReplicaPhase(Enum):
     """To be deleted, but out of reach; tried again when it returns."""
 
 
-LEGAL_PREDECESSORS: dict[ReplicaPhase, frozenset[ReplicaPhase]] = {
-    ReplicaPhase.NEW: frozenset({ReplicaPhase.NON_EXISTENT}),
-    ReplicaPhase.ONLINE: frozenset(
-        {ReplicaPhase.NEW, ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE, ReplicaPhase.DELETION_INELIGIBLE}
+LEGAL_PREDECESSORS: dict[ReplicaState, frozenset[ReplicaState]] = {
+    ReplicaState.NEW: frozenset({ReplicaState.NON_EXISTENT}),
+    ReplicaState.ONLINE: frozenset(
+        {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
     ),
-    ReplicaPhase.OFFLINE: frozenset(
-        {ReplicaPhase.NEW, ReplicaPhase.ONLINE, ReplicaPhase.OFFLINE, ReplicaPhase.DELETION_INELIGIBLE}
+    ReplicaState.OFFLINE: frozenset(
+        {ReplicaState.NEW, ReplicaState.ONLINE, ReplicaState.OFFLINE, ReplicaState.DELETION_INELIGIBLE}
     ),
-    ReplicaPhase.DELETION_STARTED: frozenset({ReplicaPhase.OFFLINE}),
-    ReplicaPhase.DELETION_SUCCESSFUL: frozenset({ReplicaPhase.DELETION_STARTED}),
-    ReplicaPhase.DELETION_INELIGIBLE: frozenset({ReplicaPhase.OFFLINE, ReplicaPhase.DELETION_STARTED}),
-    ReplicaPhase.NON_EXISTENT: frozenset({ReplicaPhase.DELETION_SUCCESSFUL}),
+    ReplicaState.DELETION_STARTED: frozenset({ReplicaState.OFFLINE}),
+    ReplicaState.DELETION_SUCCESSFUL: frozenset({ReplicaState.DELETION_STARTED}),
+    ReplicaState.DELETION_INELIGIBLE: frozenset({ReplicaState.OFFLINE, ReplicaState.DELETION_STARTED}),
+    ReplicaState.NON_EXISTENT: frozenset({ReplicaState.DELETION_SUCCESSFUL}),
 }
 
 
-def check_transition(what: object, before: ReplicaPhase, after: ReplicaPhase) -> None:
-    """Raise :class:`IllegalTransitionError` unless a replica may go from ``before`` to ``after``."""
+def check_transition(what: object, before: ReplicaState, after: ReplicaState) -> None:
+    """Raise :class:`IllegalPartitionTransitionError` unless a replica may go from ``before`` to ``after``."""
     if before not in LEGAL_PREDECESSORS[after]:
-        raise IllegalTransitionError(f"replica {what} cannot go from {before.value} to {after.value}")
+        raise IllegalPartitionTransitionError(f"replica {what} cannot go from {before.value} to {after.value}")

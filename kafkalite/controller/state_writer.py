@@ -14,40 +14,40 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
+from kafkalite.controller.active_controller import ActiveController
 from kafkalite.controller.elections import Planner, Refused
-from kafkalite.controller.term import Term
-from kafkalite.zk.port import BadVersionError, NodeExistsError, NoNodeError, Watch
+from kafkalite.zk.zk_client import BadVersionError, NodeExistsError, NoNodeError, Watch
 
 log = logging.getLogger(__name__)
 _ATTEMPTS = 10
 
 
 @dataclass(slots=True)
-class Outcome:
+class StateWriteResult:
     """Which partitions were written, and where the plan said no."""
 
-    changed: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    changed: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     refused: dict[TopicPartition, Refused] = field(default_factory=dict)
 
 
 class StateWriter:
     """Writes states and takes over into the context what was written. Phases and requests are the caller's."""
 
-    def __init__(self, term: Term) -> None:
-        self._term = term
+    def __init__(self, active: ActiveController) -> None:
+        self._active = active
 
-    async def change(self, partitions: Iterable[TopicPartition], plan: Planner, reason: str) -> Outcome:
+    async def change(self, partitions: Iterable[TopicPartition], plan: Planner, reason: str) -> StateWriteResult:
         """Bring every partition that has a state to where ``plan`` wants it."""
-        term = self._term
-        context = term.context
-        outcome = Outcome()
+        active = self._active
+        context = active.context
+        outcome = StateWriteResult()
         pending = list(partitions)
         verified: set[TopicPartition] = set()
         for _ in range(_ATTEMPTS):
-            term.check()
+            active.check()
             planned = []
             doubtful = []
             for topic_partition in pending:
@@ -55,7 +55,7 @@ class StateWriter:
                 if state is None:
                     continue
                 wanted = plan(state)
-                if wanted is not None and state.controller_epoch > term.epoch:
+                if wanted is not None and state.controller_epoch > active.epoch:
                     # Were there a later controller, the fence would say so at the next write; nothing of its is undone.
                     wanted = Refused(ErrorCode.STALE_CONTROLLER_EPOCH, "a later controller wrote its state")
                 if isinstance(wanted, Refused):
@@ -75,17 +75,19 @@ class StateWriter:
             outcome.refused[topic_partition] = Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "its state keeps changing")
         return outcome
 
-    async def _update(self, planned: Sequence[PartitionState], reason: str, outcome: Outcome) -> list[TopicPartition]:
+    async def _update(
+        self, planned: Sequence[LeaderAndIsr], reason: str, outcome: StateWriteResult
+    ) -> list[TopicPartition]:
         """Write; returns the partitions whose znode has another version."""
-        term = self._term
-        results = await term.stores.controller.update_states(term.claim, planned)
-        term.check()
+        active = self._active
+        results = await active.stores.controller.update_states(active.claim, planned)
+        active.check()
         stale = []
         for topic_partition, result in results.items():
-            if isinstance(result, PartitionState):
-                before = term.context.states[topic_partition]
+            if isinstance(result, LeaderAndIsr):
+                before = active.context.states[topic_partition]
                 # The writer may know of an assignment that the context is yet to learn of.
-                term.context.set_state(result)
+                active.context.set_state(result)
                 outcome.changed[topic_partition] = result
                 _tell(before, result, reason)
             elif isinstance(result, BadVersionError):
@@ -97,18 +99,18 @@ class StateWriter:
                 raise result
         return stale
 
-    async def create(self, states: Sequence[PartitionState], reason: str) -> dict[TopicPartition, PartitionState]:
+    async def create(self, states: Sequence[LeaderAndIsr], reason: str) -> dict[TopicPartition, LeaderAndIsr]:
         """Create the states of new partitions; where one exists already, the existing one counts."""
-        term = self._term
-        context = term.context
-        created: dict[TopicPartition, PartitionState] = {}
+        active = self._active
+        context = active.context
+        created: dict[TopicPartition, LeaderAndIsr] = {}
         existing = []
         topics: dict[str, int] = {}
-        term.check()
-        results = await term.stores.controller.create_states(term.claim, states)
-        term.check()
+        active.check()
+        results = await active.stores.controller.create_states(active.claim, states)
+        active.check()
         for topic_partition, result in results.items():
-            if isinstance(result, PartitionState):
+            if isinstance(result, LeaderAndIsr):
                 state = context.set_state(result)
                 created[topic_partition] = state
                 topics[state.topic] = topics.get(state.topic, 0) + 1
@@ -128,11 +130,11 @@ class StateWriter:
 
     async def refresh(self, partitions: Iterable[TopicPartition], watch: Watch | None = None) -> list[TopicPartition]:
         """Read states again; returns the partitions whose state is another than was known."""
-        term = self._term
-        context = term.context
+        active = self._active
+        context = active.context
         wanted = [tp for tp in partitions if context.assignment(tp) is not None]
-        read = await term.stores.topics.states(context.topic_values(wanted), wanted, watch)
-        term.check()
+        read = await active.stores.topics.states(context.topic_values(wanted), wanted, watch)
+        active.check()
         changed = []
         for topic_partition in wanted:
             state = read.get(topic_partition)
@@ -145,7 +147,7 @@ class StateWriter:
         return changed
 
 
-def _tell(before: PartitionState, after: PartitionState, reason: str) -> None:
+def _tell(before: LeaderAndIsr, after: LeaderAndIsr, reason: str) -> None:
     if before.leader != after.leader:
         log.info(
             "%s: leader %d -> %d, leader epoch %d, isr %s -> %s (%s)",

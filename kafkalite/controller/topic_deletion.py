@@ -15,44 +15,44 @@ from collections.abc import Collection, Iterable
 
 from kafkalite.cluster.control import EPOCH_DURING_DELETE
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller.context import Deletion
+from kafkalite.controller.active_controller import ActiveController
+from kafkalite.controller.controller_context import Deletion
 from kafkalite.controller.events import ResumeDeletions, StopReplicaAnswered, TopicDeletionRequested
-from kafkalite.controller.partition_states import PartitionPhase
-from kafkalite.controller.replica_states import ReplicaPhase
-from kafkalite.controller.term import Term
-from kafkalite.zk.port import Delete
+from kafkalite.controller.partition_states import PartitionState
+from kafkalite.controller.replica_states import ReplicaState
+from kafkalite.zk.zk_client import Delete
 from kafkalite.zk.znodes.admin import delete_topic_path
 
 log = logging.getLogger(__name__)
 REASSIGNED = "a reassignment is in progress"
-_STOPPED = (ReplicaPhase.DELETION_STARTED, ReplicaPhase.DELETION_SUCCESSFUL)
+_STOPPED = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
 
 
 class TopicDeletion:
     """Keeps ``context.deleting`` and takes its topics through the phases of deletion."""
 
-    def __init__(self, term: Term) -> None:
-        self._term = term
+    def __init__(self, active: ActiveController) -> None:
+        self._active = active
         self.early: set[str] = set()
         """Topics that are to be deleted and exist, but that the controller has not heard of yet."""
 
     async def requested(self) -> None:
         """``/admin/delete_topics`` changed: queue what is new there, and take away wishes that cannot be granted."""
-        term = self._term
-        context = term.context
-        names = await term.stores.admin.delete_topics(term.watch(TopicDeletionRequested()))
-        term.check()
-        allowed = term.config.delete_topic
+        active = self._active
+        context = active.context
+        names = await active.stores.admin.delete_topics(active.watch(TopicDeletionRequested()))
+        active.check()
+        allowed = active.config.delete_topic
         # A topic may be newer than what we know, so only what ZooKeeper does not know either is a wish for nothing.
         unknown = [name for name in names if name not in context.topics]
-        there = await term.stores.topics.assignments(unknown) if unknown else {}
-        term.check()
+        there = await active.stores.topics.assignments(unknown) if unknown else {}
+        active.check()
         self.early = set(there)
         refused = [name for name in names if not allowed or (name not in context.topics and name not in there)]
         for name in refused:
             why = "it does not exist" if allowed else "delete.topic.enable is false"
             log.warning("topic %s is not deleted: %s", name, why)
-        await term.commit_all([Delete(delete_topic_path(name)) for name in refused])
+        await active.commit_all([Delete(delete_topic_path(name)) for name in refused])
         for name in names if allowed else ():
             if name in context.topics and name not in context.deleting:
                 self.enqueue(name)
@@ -60,7 +60,7 @@ class TopicDeletion:
 
     def enqueue(self, name: str) -> None:
         """Mark a topic as to be deleted."""
-        context = self._term.context
+        context = self._active.context
         log.info("topic %s is to be deleted", name)
         context.deleting[name] = Deletion()
         if any(tp.topic == name for tp in context.reassigning):
@@ -69,7 +69,7 @@ class TopicDeletion:
     def block(self, names: Iterable[str], reason: str) -> None:
         """These topics, where they are to be deleted, must wait."""
         for name in names:
-            deletion = self._term.context.deleting.get(name)
+            deletion = self._active.context.deleting.get(name)
             if deletion is not None and not deletion.blocked:
                 deletion.blocked = reason
                 log.info("deletion of topic %s waits: %s", name, reason)
@@ -77,14 +77,14 @@ class TopicDeletion:
     def unblock(self, names: Iterable[str]) -> None:
         """What these topics waited for has come; they are resumed by an event of their own."""
         for name in names:
-            deletion = self._term.context.deleting.get(name)
+            deletion = self._active.context.deleting.get(name)
             if deletion is not None:
                 deletion.blocked = ""
-                self._term.put(ResumeDeletions())
+                self._active.put(ResumeDeletions())
 
     async def resume(self) -> None:
         """Take every queued topic as far as it can go now."""
-        context = self._term.context
+        context = self._active.context
         for name, deletion in list(context.deleting.items()):
             topic = context.topics[name]
             phases = {
@@ -92,36 +92,36 @@ class TopicDeletion:
                 for tp in topic.topic_partitions()
                 for broker_id in topic.partitions[tp.partition].replicas
             }
-            if phases <= {ReplicaPhase.DELETION_SUCCESSFUL}:
+            if phases <= {ReplicaState.DELETION_SUCCESSFUL}:
                 await self._complete(name)
-            elif ReplicaPhase.DELETION_STARTED not in phases and not deletion.blocked:
+            elif ReplicaState.DELETION_STARTED not in phases and not deletion.blocked:
                 self._start(name)
 
     def _start(self, name: str) -> None:
         """Stop every replica that is not deleted yet."""
-        term = self._term
-        context = term.context
+        active = self._active
+        context = active.context
         topic = context.topics[name]
-        term.batch.deleted(name)
+        active.batch.deleted(name)
         missing: set[int] = set()
         told = 0
         for topic_partition in topic.topic_partitions():
             if topic_partition in context.phases:
-                context.move_partition(topic_partition, PartitionPhase.OFFLINE)
-                context.move_partition(topic_partition, PartitionPhase.NON_EXISTENT)
+                context.move_partition(topic_partition, PartitionState.OFFLINE)
+                context.move_partition(topic_partition, PartitionState.NON_EXISTENT)
             for broker_id in topic.partitions[topic_partition.partition].replicas:
                 phase = context.replica_phase(topic_partition, broker_id)
                 if phase in _STOPPED:
                     continue
-                if phase is ReplicaPhase.NON_EXISTENT:
-                    context.move_replica(topic_partition, broker_id, ReplicaPhase.NEW)
-                context.move_replica(topic_partition, broker_id, ReplicaPhase.OFFLINE)
+                if phase is ReplicaState.NON_EXISTENT:
+                    context.move_replica(topic_partition, broker_id, ReplicaState.NEW)
+                context.move_replica(topic_partition, broker_id, ReplicaState.OFFLINE)
                 if context.is_reachable(broker_id, topic_partition):
-                    context.move_replica(topic_partition, broker_id, ReplicaPhase.DELETION_STARTED)
-                    term.batch.stop(broker_id, topic_partition, EPOCH_DURING_DELETE, delete=True)
+                    context.move_replica(topic_partition, broker_id, ReplicaState.DELETION_STARTED)
+                    active.batch.stop(broker_id, topic_partition, EPOCH_DURING_DELETE, delete=True)
                     told += 1
                 else:
-                    context.move_replica(topic_partition, broker_id, ReplicaPhase.DELETION_INELIGIBLE)
+                    context.move_replica(topic_partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
                     missing.add(broker_id)
         log.info("deletion of topic %s: %d replicas are told to delete their logs", name, told)
         if missing:
@@ -129,28 +129,28 @@ class TopicDeletion:
 
     async def answered(self, event: StopReplicaAnswered) -> None:
         """A broker says which logs it deleted."""
-        context = self._term.context
+        context = self._active.context
         broker = context.brokers.get(event.broker_id)
         if broker is None or broker.epoch != event.broker_epoch:
             return
         for topic_partition in event.deleted:
-            if context.replica_phase(topic_partition, broker.id) is ReplicaPhase.DELETION_STARTED:
-                context.move_replica(topic_partition, broker.id, ReplicaPhase.DELETION_SUCCESSFUL)
+            if context.replica_phase(topic_partition, broker.id) is ReplicaState.DELETION_STARTED:
+                context.move_replica(topic_partition, broker.id, ReplicaState.DELETION_SUCCESSFUL)
         self._ineligible(event.failed, [broker.id], f"broker {broker.id} could not delete its logs")
         await self.resume()
 
     def replicas_lost(self, broker_ids: Collection[int], partitions: Iterable[TopicPartition]) -> None:
         """Brokers went, or their log directory did: their replicas cannot be deleted for now."""
-        dying = [tp for tp in partitions if self._term.context.is_deleting(tp)]
+        dying = [tp for tp in partitions if self._active.context.is_deleting(tp)]
         self._ineligible(dying, broker_ids, f"replicas on {sorted(broker_ids)} cannot be reached")
 
     def _ineligible(self, partitions: Iterable[TopicPartition], broker_ids: Collection[int], reason: str) -> None:
-        context = self._term.context
+        context = self._active.context
         topics = set()
         for topic_partition in partitions:
             for broker_id in broker_ids:
-                if context.replica_phase(topic_partition, broker_id) is ReplicaPhase.DELETION_STARTED:
-                    context.move_replica(topic_partition, broker_id, ReplicaPhase.DELETION_INELIGIBLE)
+                if context.replica_phase(topic_partition, broker_id) is ReplicaState.DELETION_STARTED:
+                    context.move_replica(topic_partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
                     topics.add(topic_partition.topic)
         self.block(sorted(topics), reason)
 
@@ -160,32 +160,32 @@ class TopicDeletion:
         Where such a broker had deleted its logs, it is told again, because ZooKeeper still had the topic when it
         started, and it made them anew.
         """
-        context = self._term.context
+        context = self._active.context
         dying = [tp for tp in context.partitions_on(broker_ids) if context.is_deleting(tp)]
         for topic_partition in dying:
             for broker_id in broker_ids:
-                if context.replica_phase(topic_partition, broker_id) is ReplicaPhase.DELETION_SUCCESSFUL:
-                    context.move_replica(topic_partition, broker_id, ReplicaPhase.NON_EXISTENT)
+                if context.replica_phase(topic_partition, broker_id) is ReplicaState.DELETION_SUCCESSFUL:
+                    context.move_replica(topic_partition, broker_id, ReplicaState.NON_EXISTENT)
         await self._unblock({tp.topic for tp in dying})
 
     async def directory_back(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
         """Replicas of ``broker_id`` may be in reach again: topics whose deletion waits for them go on."""
-        phase_of = self._term.context.replica_phase
+        phase_of = self._active.context.replica_phase
         await self._unblock(
-            {tp.topic for tp in partitions if phase_of(tp, broker_id) is ReplicaPhase.DELETION_INELIGIBLE}
+            {tp.topic for tp in partitions if phase_of(tp, broker_id) is ReplicaState.DELETION_INELIGIBLE}
         )
 
     async def _unblock(self, topics: Iterable[str]) -> None:
         """What ``topics`` waited for may be there; a reassignment says itself when it is over."""
         for name in sorted(topics):
-            deletion = self._term.context.deleting.get(name)
+            deletion = self._active.context.deleting.get(name)
             if deletion is not None and deletion.blocked != REASSIGNED:
                 deletion.blocked = ""
         await self.resume()
 
     async def _complete(self, name: str) -> None:
-        term = self._term
-        await term.stores.controller.delete_topic(term.claim, name)
-        term.check()
-        term.context.remove_topic(name)
+        active = self._active
+        await active.stores.controller.delete_topic(active.claim, name)
+        active.check()
+        active.context.remove_topic(name)
         log.info("topic %s is deleted", name)

@@ -1,7 +1,7 @@
 """A look into ZooKeeper from outside: read some znodes, in one short session, on the guardian's plain socket.
 
-Answers to: ``bin/zookeeper-shell.sh … get``. Plain blocking sockets, no reactor. Brokers use ``zk/client``; this is for
-those who watch a cluster (the demo, tests) and must not stand in anybody's way.
+Answers to: ``bin/zookeeper-shell.sh … get``. Plain blocking sockets, no reactor. Brokers use
+``zk/kazoo_client``; this client serves programs that watch a cluster (the demo, tests) and must not disturb it.
 """
 
 from __future__ import annotations

@@ -10,9 +10,9 @@ from contextlib import suppress
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
 from kafkalite.log.base import LogBase
+from kafkalite.log.log_segment import MAX_RELATIVE_OFFSET
 from kafkalite.log.producer_entry import BatchMetadata
 from kafkalite.log.producer_state import Staged
-from kafkalite.log.segment import MAX_RELATIVE_OFFSET
 from kafkalite.log.values import AbortedTxn, AppendInfo, UnexpectedAppendOffsetError
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, iter_headers
 from kafkalite.record.validator import validate_for_leader

@@ -11,14 +11,14 @@ from typing import NamedTuple, ParamSpec, TypeVar
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.config import LogConfig
-from kafkalite.log.files import PARTITION_METADATA, SNAPSHOT_SUFFIX, Folder
+from kafkalite.log.file_system import PASSING, LogDirFailure
 from kafkalite.log.flushing import FlushWork
-from kafkalite.log.fs import PASSING, LogDirFailure
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.log_segments import LogSegments
+from kafkalite.log.partition_folder import PARTITION_METADATA, SNAPSHOT_SUFFIX, Folder
 from kafkalite.log.producer_state import ProducerStateManager
-from kafkalite.log.segment import Segment
-from kafkalite.log.segments import Segments
 from kafkalite.log.services import LogServices
 from kafkalite.record.batch import CorruptRecordError
 from kafkalite.record.validator import ValidationConfig
@@ -33,7 +33,7 @@ _FLUSHED_AT_ONCE = 64
 class LogState(NamedTuple):
     """What the loader found in a folder."""
 
-    segments: Segments
+    segments: LogSegments
     epochs: LeaderEpochCache
     producers: ProducerStateManager
     log_start_offset: int
@@ -158,7 +158,7 @@ class LogBase:
         base = first if first >= 0 else segment.created_ms
         self._roll_at = base + self.config.max_segment_ms - segment.roll_jitter_ms
 
-    def roll(self, least_offset: int = 0) -> Segment:
+    def roll(self, least_offset: int = 0) -> LogSegment:
         """Close the active segment and begin another at the log's end (or ``least_offset``). Raises ``OSError``."""
         segments = self.segments
         active = segments.active
@@ -171,9 +171,9 @@ class LogBase:
         self._services.flush_later(self)
         return segment
 
-    def _new_segment(self, base: int) -> Segment:
+    def _new_segment(self, base: int) -> LogSegment:
         jitter = self.config.segment_jitter_ms
-        segment = Segment(
+        segment = LogSegment(
             self._folder,
             base,
             index_bytes=self.config.segment_index_bytes,
@@ -205,7 +205,7 @@ class LogBase:
         # Not a LogDirFailure: a log that was deleted or closed says nothing about its directory.
         return ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log of {self.topic_partition} in {self.log_dir} is closed")
 
-    def _write_failed(self, segment: Segment, error: OSError) -> ApiError:
+    def _write_failed(self, segment: LogSegment, error: OSError) -> ApiError:
         """Cut what a failed write left. A full disk refuses this append only; anything else ends the directory."""
         try:
             segment.undo_append()

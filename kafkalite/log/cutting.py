@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.log.appending import AppendingLog
 from kafkalite.log.cleaner.swap import swap_in
+from kafkalite.log.log_segment import LogSegment
 from kafkalite.log.recovery import rebuild_producers
 from kafkalite.log.retention import deletable_segments
-from kafkalite.log.segment import Segment
 from kafkalite.log.values import AppendInfo, UnexpectedAppendOffsetError
 
 
@@ -75,7 +75,7 @@ class CuttingLog(AppendingLog):
         self._remove_segments(old)
         return len(old)
 
-    def _remove_segments(self, segments: list[Segment]) -> None:
+    def _remove_segments(self, segments: list[LogSegment]) -> None:
         """Take segments out; their files are renamed, and removed after ``file.delete.delay.ms``."""
         paths: list[str] = []
         for segment in segments:
@@ -176,8 +176,8 @@ class CuttingLog(AppendingLog):
         assert old and old[0].base_offset == base_offset and segments.active not in old
         self._guard(self._replace_segments, base_offset, size, suffixes, old)
 
-    def _replace_segments(self, base_offset: int, size: int, suffixes: Sequence[str], old: list[Segment]) -> None:
-        made = Segment(
+    def _replace_segments(self, base_offset: int, size: int, suffixes: Sequence[str], old: list[LogSegment]) -> None:
+        made = LogSegment(
             self._folder,
             base_offset,
             index_bytes=self.config.segment_index_bytes,

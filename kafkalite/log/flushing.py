@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 
-from kafkalite.log.fs import File, FileSystem
+from kafkalite.log.file_system import File, FileSystem
 
 
 class FlushWork:

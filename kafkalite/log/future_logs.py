@@ -18,10 +18,10 @@ from collections.abc import Callable
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Executor
 from kafkalite.common.types import TopicPartition, random_uuid
-from kafkalite.log.config import LogConfig
-from kafkalite.log.files import MAX_NAME, MOVED_FROM, dir_name, future_dir_name
-from kafkalite.log.fs import PASSING
+from kafkalite.log.file_system import PASSING
 from kafkalite.log.log import Log
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.partition_folder import MAX_NAME, MOVED_FROM, dir_name, future_dir_name
 from kafkalite.log.services import LogServices
 from kafkalite.log.values import ReadInfo
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import errno
 import struct
 
-from kafkalite.log.files import Folder, OffsetFile
-from kafkalite.log.fs import DISK_FULL
+from kafkalite.log.file_system import DISK_FULL
+from kafkalite.log.partition_folder import Folder, OffsetFile
 
 _BUFFERED = 256
 _CHUNK = 512

@@ -13,8 +13,8 @@ import bisect
 import logging
 
 from kafkalite.log.checkpoints import CheckpointError, decode_lines, encode_lines
-from kafkalite.log.files import LEADER_EPOCH_CHECKPOINT, Folder
-from kafkalite.log.fs import DISK_FULL
+from kafkalite.log.file_system import DISK_FULL
+from kafkalite.log.partition_folder import LEADER_EPOCH_CHECKPOINT, Folder
 
 log = logging.getLogger(__name__)
 

@@ -12,11 +12,11 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import FileRegion
 from kafkalite.log.base import LogState
 from kafkalite.log.cutting import CuttingLog
-from kafkalite.log.files import PARTITION_METADATA
-from kafkalite.log.fs import PASSING
-from kafkalite.log.lookups import find_by_timestamp, find_max_timestamp, find_offsets_before
+from kafkalite.log.file_system import PASSING
+from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.partition_folder import PARTITION_METADATA
 from kafkalite.log.partition_metadata import encode_partition_metadata
-from kafkalite.log.segment import Segment
+from kafkalite.log.timestamp_lookup import find_by_timestamp, find_max_timestamp, find_offsets_before
 from kafkalite.log.values import AbortedTxn, AppendInfo, ReadInfo, TimestampOffset, UnexpectedAppendOffsetError
 
 __all__ = [
@@ -95,7 +95,7 @@ class Log(CuttingLog):
             return self._region(segment, offset, start, end, max_bytes, min_one_message)
         return ReadInfo(offset, None, 0)
 
-    def _end_position(self, segment: Segment, upper_bound: int) -> int:
+    def _end_position(self, segment: LogSegment, upper_bound: int) -> int:
         """Where the first batch begins that reaches ``upper_bound``; the end of ``segment`` where none does."""
         if upper_bound >= self.log_end_offset:
             return segment.size
@@ -111,7 +111,7 @@ class Log(CuttingLog):
         return segment.size if found is None else found[0]
 
     def _region(
-        self, segment: Segment, offset: int, start: int, end: int, max_bytes: int, min_one_message: bool
+        self, segment: LogSegment, offset: int, start: int, end: int, max_bytes: int, min_one_message: bool
     ) -> ReadInfo:
         count = end - start
         incomplete = False

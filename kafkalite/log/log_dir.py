@@ -21,18 +21,11 @@ from kafkalite.log.checkpoints import (
     decode_offsets,
     encode_offsets,
 )
-from kafkalite.log.config import LogConfig
-from kafkalite.log.files import (
-    DELETE_DIR_SUFFIX,
-    MOVED_FROM,
-    STRAY_DIR_SUFFIX,
-    parse_dir_name,
-    parse_future_dir_name,
-)
-from kafkalite.log.fs import FileSystem
-from kafkalite.log.loader import LogLoader
+from kafkalite.log.clean_shutdown import BOOT_FILE, CLEAN_SHUTDOWN_FILE, BootMark, CleanShutdown, kept_epoch
+from kafkalite.log.file_system import FileSystem
 from kafkalite.log.log import Log
-from kafkalite.log.marks import BOOT_FILE, CLEAN_SHUTDOWN_FILE, BootMark, CleanShutdown, kept_epoch
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_loader import LogLoader
 from kafkalite.log.meta_properties import (
     BROKER_ID,
     CLUSTER_ID,
@@ -41,6 +34,13 @@ from kafkalite.log.meta_properties import (
     check_meta_properties,
     encode_meta_properties,
     read_meta_properties,
+)
+from kafkalite.log.partition_folder import (
+    DELETE_DIR_SUFFIX,
+    MOVED_FROM,
+    STRAY_DIR_SUFFIX,
+    parse_dir_name,
+    parse_future_dir_name,
 )
 from kafkalite.log.services import LogServices
 
@@ -110,7 +110,7 @@ class LogDir:
     # -- marks
 
     def kept_epoch(self, boot_id: str, directories: int) -> int:
-        """See :func:`kafkalite.log.marks.kept_epoch`, of the marks that :meth:`open` found."""
+        """See :func:`kafkalite.log.clean_shutdown.kept_epoch`, of the marks that :meth:`open` found."""
         return kept_epoch(self._clean_shutdown, self._boot, boot_id, directories)
 
     def begin(self, mark: BootMark | None) -> None:

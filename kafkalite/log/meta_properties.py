@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kafkalite.common.errors import StartupError
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.file_system import FileSystem
 
 log = logging.getLogger(__name__)
 

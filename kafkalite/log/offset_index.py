@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 
-from kafkalite.log.files import INDEX_SUFFIX, Folder
 from kafkalite.log.index_file import IndexFile
+from kafkalite.log.partition_folder import INDEX_SUFFIX, Folder
 
 
 class OffsetIndex(IndexFile):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import Buffer
-from kafkalite.log.files import DELETED_SUFFIX, SNAPSHOT_SUFFIX, Folder
+from kafkalite.log.partition_folder import DELETED_SUFFIX, SNAPSHOT_SUFFIX, Folder
 from kafkalite.log.producer_entry import NO_EPOCH, BatchMetadata, CompletedTxn, EndTxnMarker, ProducerEntry, StartedTxn
 from kafkalite.log.producer_snapshot import decode_snapshot, encode_snapshot
 from kafkalite.record.batch import BatchHeader, CorruptRecordError

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple
 
+from kafkalite.log.batch_scan import checked_batches, is_unfinished
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.log_segments import LogSegments
 from kafkalite.log.producer_state import ProducerStateManager
-from kafkalite.log.scan import checked_batches, is_unfinished
-from kafkalite.log.segment import Segment
-from kafkalite.log.segments import Segments
 from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import BatchHeader, CorruptRecordError
 
@@ -27,7 +27,7 @@ class Cut(NamedTuple):
 
 
 def recover_segment(
-    segment: Segment, producers: ProducerStateManager, epochs: LeaderEpochCache, index_interval: int
+    segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache, index_interval: int
 ) -> Cut:
     """Check every batch, write the indexes anew, and cut the file at the first batch that is not whole and intact.
 
@@ -64,7 +64,7 @@ def recover_segment(
     return cut
 
 
-def load_producers(segment: Segment, producers: ProducerStateManager, header: BatchHeader, data: memoryview) -> None:
+def load_producers(segment: LogSegment, producers: ProducerStateManager, header: BatchHeader, data: memoryview) -> None:
     """Take note of one batch that a leader once took; an aborted transaction goes to the segment's index."""
     staged = producers.stage(((0, header),), data, from_client=False, checks=False)
     if staged is not None:
@@ -74,7 +74,7 @@ def load_producers(segment: Segment, producers: ProducerStateManager, header: Ba
 
 
 def rebuild_producers(
-    segments: Segments,
+    segments: LogSegments,
     producers: ProducerStateManager,
     log_start_offset: int,
     end_offset: int,
@@ -99,7 +99,7 @@ def rebuild_producers(
     producers.map_end_offset = end_offset
 
 
-def _replay(segment: Segment, producers: ProducerStateManager, position: int, end_offset: int) -> None:
+def _replay(segment: LogSegment, producers: ProducerStateManager, position: int, end_offset: int) -> None:
     for at, header in segment.headers(position):
         if header.base_offset >= end_offset:
             return

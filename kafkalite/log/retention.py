@@ -5,14 +5,19 @@ Answers to: ``kafka.log.UnifiedLog.deleteOldSegments``. Deterministic.
 
 from __future__ import annotations
 
-from kafkalite.log.config import LogConfig
-from kafkalite.log.segment import Segment
-from kafkalite.log.segments import Segments
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.log_segments import LogSegments
 
 
 def deletable_segments(
-    segments: Segments, config: LogConfig, log_start_offset: int, high_watermark: int, log_end_offset: int, now_ms: int
-) -> list[Segment]:
+    segments: LogSegments,
+    config: LogConfig,
+    log_start_offset: int,
+    high_watermark: int,
+    log_end_offset: int,
+    now_ms: int,
+) -> list[LogSegment]:
     """The oldest segments that are beyond retention by age, by size, or by the start of the log.
 
     Nothing that holds offsets at or above the high watermark, and no empty active segment.

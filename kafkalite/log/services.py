@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkalite.common.clock import Clock
-from kafkalite.log.fs import FilePool, FileSystem
+from kafkalite.log.file_system import FilePool, FileSystem
 
 if TYPE_CHECKING:
     from kafkalite.log.base import LogBase

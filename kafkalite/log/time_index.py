@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import struct
 
-from kafkalite.log.files import TIME_INDEX_SUFFIX, Folder
 from kafkalite.log.index_file import IndexFile
+from kafkalite.log.partition_folder import TIME_INDEX_SUFFIX, Folder
 
 _UNREAD = -2
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 
-from kafkalite.log.files import TXN_INDEX_SUFFIX, Folder, OffsetFile
+from kafkalite.log.partition_folder import TXN_INDEX_SUFFIX, Folder, OffsetFile
 from kafkalite.log.values import AbortedTxn
 
 _ENTRY = struct.Struct(">hqqqq")

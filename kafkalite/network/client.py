@@ -16,7 +16,7 @@ from typing import Any
 
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import Part
-from kafkalite.network.output import OutputQueue, Written
+from kafkalite.network.output_queue import OutputQueue, WriteResult
 from kafkalite.network.sockets import OsSockets, Sockets
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import FrameParser, request_header, response_body_offset
@@ -240,13 +240,13 @@ class BrokerConnection:
     def _write(self) -> None:
         try:
             written = self._output.write(self._sock)
-            while written == Written.COLD:
+            while written == WriteResult.COLD:
                 self._output.cold_region().cold = False
                 written = self._output.write(self._sock)
         except OSError as error:
             self._lose(str(error))
             return
-        if written == Written.BLOCKED:
+        if written == WriteResult.BLOCKED:
             self._blocked = True
             self._reactor.addWriter(self)
 

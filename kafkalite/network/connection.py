@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.types import Part
-from kafkalite.network.output import OutputQueue, RegionError, Written
+from kafkalite.network.output_queue import OutputQueue, RegionError, WriteResult
 from kafkalite.network.request import ConnectionInfo, Request
 from kafkalite.protocol.api_keys import is_flexible
 from kafkalite.protocol.errors import ProtocolError
@@ -267,10 +267,10 @@ class Connection:
         except OSError as error:
             self.close(f"writing failed: {error}")
             return
-        if written == Written.BLOCKED:
+        if written == WriteResult.BLOCKED:
             self._blocked = True
             self._server.reactor.addWriter(self)
-        elif written == Written.COLD:
+        elif written == WriteResult.COLD:
             self._warming = True
             self._server.warm(self.output.cold_region(), self._warmed)
 

@@ -22,8 +22,8 @@ from kafkalite.cluster.model import Endpoint
 from kafkalite.common.errors import ErrorCode, StartupError
 from kafkalite.common.tasks import Future, Lane
 from kafkalite.network.client import ConnectionLost
-from kafkalite.network.complaints import Complaints
 from kafkalite.network.control_codec import MAX_FRAME, decode, encode
+from kafkalite.network.rate_limited_log import RateLimitedLog
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import FrameParser
 
@@ -44,7 +44,7 @@ class ControlConnection(Protocol):
     """
 
     def __init__(
-        self, on_message: Callable[[int, Message], None], on_lost: Callable[[str], None], complaints: Complaints
+        self, on_message: Callable[[int, Message], None], on_lost: Callable[[str], None], complaints: RateLimitedLog
     ) -> None:
         self._on_message = on_message
         self._on_lost = on_lost
@@ -126,7 +126,7 @@ class ControlServer:
     def __init__(self, reactor: Any, handler: ControlHandler, now: Callable[[], float] = time.monotonic) -> None:
         self.handler = handler
         self._reactor = reactor
-        self._complaints = Complaints(log, now)
+        self._complaints = RateLimitedLog(log, now)
         self._port: Any = None
         self._connections: dict[ControlConnection, None] = {}
 
@@ -209,7 +209,7 @@ class ControlChannel:
     """One connection to one broker: requests leave in the order of the calls. Once lost it stays lost."""
 
     def __init__(
-        self, reactor: Any, name: str, on_closed: Callable[[ControlChannel], None], complaints: Complaints
+        self, reactor: Any, name: str, on_closed: Callable[[ControlChannel], None], complaints: RateLimitedLog
     ) -> None:
         self.name = name
         self.closed = False
@@ -300,7 +300,7 @@ class ControlClient:
     def __init__(self, reactor: Any, connect_timeout: float = 5.0, now: Callable[[], float] = time.monotonic) -> None:
         self._reactor = reactor
         self._connect_timeout = connect_timeout
-        self._complaints = Complaints(log, now)
+        self._complaints = RateLimitedLog(log, now)
         self._channels: dict[tuple[str, int], ControlChannel] = {}
 
     def send(self, endpoint: Endpoint, request: ControlRequest, timeout: float = 30.0) -> Awaitable[ControlResponse]:

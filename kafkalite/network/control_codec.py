@@ -1,6 +1,6 @@
 """The values of the control plane as msgpack.
 
-Answers to: the generated ``LeaderAndIsr``, ``UpdateMetadata``, ``StopReplica``, ``ControlledShutdown`` messages. Pure.
+Answers to: the generated messages of LeaderAndIsr, UpdateMetadata, StopReplica and ControlledShutdown. Pure.
 
 Partition states are grouped by topic, so that a name and an id are said once, and are plain arrays: a thousand
 of them take some 40 KB. A frame is ``[correlation id, kind, fields]``.
@@ -16,15 +16,15 @@ from typing import Any
 import msgpack  # type: ignore[import-untyped]
 
 from kafkalite.cluster.control import (
-    ControlledShutdown,
+    ControlledShutdownRequest,
     ControlRequest,
     ControlResponse,
-    LeaderAndIsr,
-    StopPartition,
-    StopReplica,
-    UpdateMetadata,
+    LeaderAndIsrRequest,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
 )
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.errors import ProtocolError
@@ -66,7 +66,7 @@ def _check_head(value: ControlRequest | ControlResponse) -> None:
     """What a message is fenced by must be numbers, whoever sent it."""
     if isinstance(value, ControlResponse):
         return
-    if isinstance(value, ControlledShutdown):
+    if isinstance(value, ControlledShutdownRequest):
         head: tuple[object, ...] = (value.broker_id, value.broker_epoch)
     else:
         head = (value.controller_id, value.controller_epoch, value.broker_epoch)
@@ -77,15 +77,15 @@ def _check_head(value: ControlRequest | ControlResponse) -> None:
 def _fields(value: ControlRequest | ControlResponse) -> tuple[int, tuple[Any, ...]]:
     if isinstance(value, ControlResponse):
         return RESPONSE, (int(value.error), _group(value.partitions, lambda entry: (entry[0].topic,), _write_error))
-    if isinstance(value, ControlledShutdown):
+    if isinstance(value, ControlledShutdownRequest):
         return CONTROLLED_SHUTDOWN, (value.broker_id, value.broker_epoch)
     head = (value.controller_id, value.controller_epoch, value.broker_epoch)
-    if isinstance(value, StopReplica):
+    if isinstance(value, StopReplicaRequest):
         stops = _group(value.partitions, lambda stop: (stop.topic_partition.topic, stop.topic_id.bytes), _write_stop)
         return STOP_REPLICA, (*head, stops)
     states = _group(value.states, lambda state: (state.topic, state.topic_id.bytes), _write_state)
     brokers = [_write_broker(broker) for broker in value.brokers]
-    kind = LEADER_AND_ISR if isinstance(value, LeaderAndIsr) else UPDATE_METADATA
+    kind = LEADER_AND_ISR if isinstance(value, LeaderAndIsrRequest) else UPDATE_METADATA
     return kind, (*head, states, brokers)
 
 
@@ -99,11 +99,11 @@ def _write_error(entry: tuple[TopicPartition, ErrorCode]) -> tuple[Any, ...]:
     return entry[0].partition, int(entry[1])
 
 
-def _write_stop(stop: StopPartition) -> tuple[Any, ...]:
+def _write_stop(stop: StopReplicaPartitionState) -> tuple[Any, ...]:
     return stop.topic_partition.partition, stop.leader_epoch, stop.delete
 
 
-def _write_state(state: PartitionState) -> tuple[Any, ...]:
+def _write_state(state: LeaderAndIsr) -> tuple[Any, ...]:
     assignment = state.assignment
     return (
         state.partition,
@@ -125,7 +125,7 @@ def _write_broker(broker: Broker) -> tuple[Any, ...]:
     return broker.id, endpoints, broker.rack, broker.epoch, broker.unclean_start_epoch
 
 
-def _read_states(topics: tuple[Any, ...]) -> tuple[PartitionState, ...]:
+def _read_states(topics: tuple[Any, ...]) -> tuple[LeaderAndIsr, ...]:
     states = []
     for topic, raw_id, entries in topics:
         topic_id = uuid.UUID(bytes=raw_id)
@@ -133,7 +133,7 @@ def _read_states(topics: tuple[Any, ...]) -> tuple[PartitionState, ...]:
             partition, leader, epoch, isr, controller_epoch, version, mzxid, replicas, adding, removing, started = entry
             assignment = PartitionAssignment(replicas, adding, removing)
             states.append(
-                PartitionState(
+                LeaderAndIsr(
                     topic,
                     partition,
                     topic_id,
@@ -170,23 +170,23 @@ def _read_response(error: int, topics: tuple[Any, ...]) -> ControlResponse:
 
 def _read_leader_and_isr(
     controller: int, epoch: int, broker_epoch: int, states: tuple[Any, ...], brokers: tuple[Any, ...]
-) -> LeaderAndIsr:
-    return LeaderAndIsr(controller, epoch, broker_epoch, _read_states(states), _read_brokers(brokers))
+) -> LeaderAndIsrRequest:
+    return LeaderAndIsrRequest(controller, epoch, broker_epoch, _read_states(states), _read_brokers(brokers))
 
 
 def _read_update_metadata(
     controller: int, epoch: int, broker_epoch: int, states: tuple[Any, ...], brokers: tuple[Any, ...]
-) -> UpdateMetadata:
-    return UpdateMetadata(controller, epoch, broker_epoch, _read_states(states), _read_brokers(brokers))
+) -> UpdateMetadataRequest:
+    return UpdateMetadataRequest(controller, epoch, broker_epoch, _read_states(states), _read_brokers(brokers))
 
 
-def _read_stop_replica(controller: int, epoch: int, broker_epoch: int, topics: tuple[Any, ...]) -> StopReplica:
+def _read_stop_replica(controller: int, epoch: int, broker_epoch: int, topics: tuple[Any, ...]) -> StopReplicaRequest:
     stops = tuple(
-        StopPartition(TopicPartition(topic, partition), leader_epoch, delete, uuid.UUID(bytes=raw_id))
+        StopReplicaPartitionState(TopicPartition(topic, partition), leader_epoch, delete, uuid.UUID(bytes=raw_id))
         for topic, raw_id, entries in topics
         for partition, leader_epoch, delete in entries
     )
-    return StopReplica(controller, epoch, broker_epoch, stops)
+    return StopReplicaRequest(controller, epoch, broker_epoch, stops)
 
 
 _READERS: dict[int, Callable[..., ControlRequest | ControlResponse]] = {
@@ -194,5 +194,5 @@ _READERS: dict[int, Callable[..., ControlRequest | ControlResponse]] = {
     LEADER_AND_ISR: _read_leader_and_isr,
     UPDATE_METADATA: _read_update_metadata,
     STOP_REPLICA: _read_stop_replica,
-    CONTROLLED_SHUTDOWN: ControlledShutdown,
+    CONTROLLED_SHUTDOWN: ControlledShutdownRequest,
 }

@@ -21,11 +21,11 @@ from typing import Any
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Executor, Future, deferred
 from kafkalite.common.types import FileRegion
-from kafkalite.network.complaints import Complaints
 from kafkalite.network.connection import Connection
 from kafkalite.network.heap import give_back
 from kafkalite.network.listener import Listener
-from kafkalite.network.output import is_resident, read_ahead
+from kafkalite.network.output_queue import is_resident, read_ahead
+from kafkalite.network.rate_limited_log import RateLimitedLog
 from kafkalite.network.request import ConnectionInfo, RequestHandler
 from kafkalite.network.sockets import OsSockets, Sockets
 from kafkalite.protocol.memory import FramePool
@@ -85,7 +85,7 @@ class KafkaServer:
         self.scratch = bytearray(SCRATCH)
         self.view = memoryview(self.scratch)
         self.pool = FramePool(POOL)
-        self.complaints = Complaints(log, now)
+        self.complaints = RateLimitedLog(log, now)
         self.memory = 0
         self.outstanding = 0
         self.is_stopping = False

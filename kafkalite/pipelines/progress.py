@@ -17,7 +17,7 @@ from kafkalite.spark.offsets import offsets_from_json
 _NEW = {"position": 0}
 
 
-class Listener(StreamingQueryListener):  # type: ignore[misc]
+class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
     """Calls ``progressed`` with the name and progress of a query, and ``ended`` with the id of its run."""
 
     def __init__(self, progressed: Callable[[str, Any], None], ended: Callable[[str], None]) -> None:

@@ -21,7 +21,7 @@ from kafkalite.pipelines.failures import summary
 from kafkalite.pipelines.jobs import JOBS
 from kafkalite.pipelines.options import parse_table
 from kafkalite.pipelines.pipeline import Pipeline, parse
-from kafkalite.pipelines.state import PipelineState, QueryStatus, RunState, Status
+from kafkalite.pipelines.state import PipelineState, PipelineStatus, QueryStatus, RunState
 
 LINE_EVERY = 5.0
 """Seconds from one line of progress to the next."""
@@ -73,7 +73,7 @@ def run(pipeline: Pipeline, base: Path, say: Say, ready: Callable[[], None] = la
     """
     state = PipelineState(base, pipeline.name)
     with state.running():
-        status = Status(pipeline.name, pipeline.job, pipeline.where, os.getpid(), master=pipeline.spark.master)
+        status = PipelineStatus(pipeline.name, pipeline.job, pipeline.where, os.getpid(), master=pipeline.spark.master)
         state.write(status)
         try:
             Run(pipeline, state, status, say).run(ready)
@@ -93,7 +93,7 @@ def run(pipeline: Pipeline, base: Path, say: Say, ready: Callable[[], None] = la
 class Run:
     """One run, from the session's start to its stop."""
 
-    def __init__(self, pipeline: Pipeline, state: PipelineState, status: Status, say: Say) -> None:
+    def __init__(self, pipeline: Pipeline, state: PipelineState, status: PipelineStatus, say: Say) -> None:
         self._pipeline = pipeline
         self._state = state
         self._status = status
@@ -131,9 +131,9 @@ class Run:
         self._say(f"{self._pipeline.name}: {what}queries {names}, state in {self._state.path}")
 
     def _listen(self, spark: Any) -> None:
-        from kafkalite.pipelines.progress import Listener
+        from kafkalite.pipelines.progress import ProgressListener
 
-        spark.streams.addListener(Listener(self._progressed, lambda _: self._happened.set()))
+        spark.streams.addListener(ProgressListener(self._progressed, lambda _: self._happened.set()))
 
     def _progressed(self, name: str, progress: Any) -> None:
         from kafkalite.pipelines.progress import advance

@@ -51,7 +51,7 @@ class QueryStatus:
 
 
 @dataclass
-class Status:
+class PipelineStatus:
     """A run, or the last one that there was."""
 
     name: str
@@ -66,7 +66,7 @@ class Status:
     queries: dict[str, QueryStatus] = field(default_factory=dict)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Status:
+    def from_json(cls, value: dict[str, Any]) -> PipelineStatus:
         """The reverse of ``dataclasses.asdict``; what an older or newer one says besides is passed over."""
         known = {each.name for each in fields(cls)}
         given = {key: each for key, each in value.items() if key in known}
@@ -119,22 +119,22 @@ class PipelineState:
         with (self.path / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
 
-    def read(self) -> Status | None:
+    def read(self) -> PipelineStatus | None:
         """What the last run said; ``None`` where there was none. One that ended without a word has died."""
         try:
-            status = Status.from_json(json.loads(self._file.read_text()))
+            status = PipelineStatus.from_json(json.loads(self._file.read_text()))
         except FileNotFoundError:
             return None
         except (ValueError, KeyError, TypeError):
             raise PipelineError(f"{self._file} is damaged: remove it") from None
         if status.state in _ALIVE and not self.is_running():
             # It may have said its last word since.
-            status = Status.from_json(json.loads(self._file.read_text()))
+            status = PipelineStatus.from_json(json.loads(self._file.read_text()))
             if status.state in _ALIVE:
                 status.state = RunState.DIED
         return status
 
-    def write(self, status: Status) -> None:
+    def write(self, status: PipelineStatus) -> None:
         """Say how the run stands."""
         fresh = self._file.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(status), indent=2))

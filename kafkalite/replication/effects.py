@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.replication.delayed import acknowledge, fail_waits
-from kafkalite.replication.watch import mark_appended, mark_changed, mark_high_watermark
+from kafkalite.replication.delayed_operations import acknowledge, fail_waits
+from kafkalite.replication.fetch_watch import mark_appended, mark_changed, mark_high_watermark
 
 if TYPE_CHECKING:
     from kafkalite.common.purgatory import DelayedOperation
-    from kafkalite.replication.delayed import DelayedFetch
+    from kafkalite.replication.delayed_operations import DelayedFetch
     from kafkalite.replication.partition import Partition
 
 

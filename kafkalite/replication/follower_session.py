@@ -11,11 +11,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.protocol.fetch import FetchPartition, FetchRequest
-from kafkalite.replication.config import ReplicationConfig
 from kafkalite.replication.partition import Partition
+from kafkalite.replication.replication_config import ReplicationConfig
 
 WITH_TOPIC_IDS = 15
 WITHOUT_TOPIC_IDS = 12
@@ -33,7 +33,7 @@ class PartitionFetch:
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self.state: PartitionState = partition.state
+        self.state: LeaderAndIsr = partition.state
         self.leader_epoch = partition.leader_epoch
         self.offset: int = partition.log.log_end_offset
         self.sent_in = _NOT_SENT

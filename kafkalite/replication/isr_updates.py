@@ -18,21 +18,21 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.tasks import Future, gather, spawn
 from kafkalite.common.types import TopicPartition
-from kafkalite.replication.config import ReplicationConfig
 from kafkalite.replication.effects import Effects
-from kafkalite.replication.follower import FollowerState
+from kafkalite.replication.follower_state import FollowerState
 from kafkalite.replication.isr import IsrState, committed
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.ports import IsrPort
-from kafkalite.zk.port import BadVersionError, NoNodeError, SessionExpiredError, ZkError
+from kafkalite.replication.replication_config import ReplicationConfig
+from kafkalite.zk.zk_client import BadVersionError, NoNodeError, SessionExpiredError, ZkError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 if TYPE_CHECKING:
-    from kafkalite.replication.replicas import Replicas
+    from kafkalite.replication.partition_table import PartitionTable
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +44,13 @@ _REREAD_SECONDS = 0.5
 class IsrUpdates:
     """Shrinks and expands the ISRs of the partitions that this broker leads."""
 
-    def __init__(self, config: ReplicationConfig, replicas: Replicas, isr: IsrPort, clock: Clock) -> None:
+    def __init__(self, config: ReplicationConfig, replicas: PartitionTable, isr: IsrPort, clock: Clock) -> None:
         self._config = config
         self._replicas = replicas
         self._isr = isr
         self._clock = clock
         self._max_lag = config.replica_lag_time_max_ms / 1000
-        self.on_newer: Callable[[PartitionState], object] = lambda _: None
+        self.on_newer: Callable[[LeaderAndIsr], object] = lambda _: None
         self.session = 0
         self.connected = True
         self._candidates: dict[tuple[TopicPartition, int], None] = {}
@@ -212,7 +212,7 @@ class IsrUpdates:
                 epochs[replica] = -1 if broker is None else broker.unclean_start_epoch
         return tuple((replica, epochs[replica]) for replica in pending.proposed if epochs.get(replica, -1) >= 0)
 
-    async def _write_state(self, partition: Partition, pending: IsrState, state: PartitionState) -> None:
+    async def _write_state(self, partition: Partition, pending: IsrState, state: LeaderAndIsr) -> None:
         try:
             written = await self._update(state)
         except (BadVersionError, NoNodeError):
@@ -229,7 +229,7 @@ class IsrUpdates:
                 self._committed(partition, written)
                 self._tell(partition.topic_partition)
 
-    async def _update(self, state: PartitionState) -> PartitionState:
+    async def _update(self, state: LeaderAndIsr) -> LeaderAndIsr:
         over: Future[None] = Future()
         self._writes[over] = None
         try:
@@ -291,7 +291,7 @@ class IsrUpdates:
         if pending is not None:
             spawn(self._settle(partition, pending), f"settling the ISR of {partition.topic_partition}")
 
-    def _committed(self, partition: Partition, found: PartitionState) -> None:
+    def _committed(self, partition: Partition, found: LeaderAndIsr) -> None:
         partition.state = partition.state.with_(
             isr=found.isr, zk_version=found.zk_version, unclean_start_epochs=found.unclean_start_epochs
         )

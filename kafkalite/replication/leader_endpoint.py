@@ -12,16 +12,16 @@ from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.fetch import FetchRequest, FetchResponse, decode_fetch_response, encode_fetch_request
 
 if TYPE_CHECKING:
-    from kafkalite.replication.ports import Connection
+    from kafkalite.replication.ports import LeaderConnection
 
 
 class RemoteLeaderEndPoint:
     """Speaks Fetch over a connection, which is opened at the first request."""
 
-    def __init__(self, open_connection: Callable[[], Connection], timeout: float) -> None:
+    def __init__(self, open_connection: Callable[[], LeaderConnection], timeout: float) -> None:
         self._open = open_connection
         self._timeout = timeout
-        self._connection: Connection | None = None
+        self._connection: LeaderConnection | None = None
 
     async def fetch(self, request: FetchRequest, version: int) -> FetchResponse:
         """Raises whatever the connection raises when it fails."""

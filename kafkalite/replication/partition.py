@@ -12,14 +12,14 @@ from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.replication.follower import FollowerState
+from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.replication.follower_state import FollowerState
 from kafkalite.replication.isr import IsrState, committed
-from kafkalite.replication.watch import FetchWatch
 
 if TYPE_CHECKING:
-    from kafkalite.replication.delayed import DelayedDeleteRecords, DelayedProduce
+    from kafkalite.replication.delayed_operations import DelayedDeleteRecords, DelayedProduce
     from kafkalite.replication.ports import AppendInfo, ReplicaLog
     from kafkalite.replication.results import ProduceResult
 
@@ -65,7 +65,7 @@ class Partition:
         "watches",
     )
 
-    def __init__(self, state: PartitionState, broker_id: int, watches: list[FetchWatch]) -> None:
+    def __init__(self, state: LeaderAndIsr, broker_id: int, watches: list[FetchWatch]) -> None:
         self.topic_partition = state.topic_partition
         self.broker_id = broker_id
         self.state = state
@@ -88,7 +88,7 @@ class Partition:
 
     # Roles
 
-    def make_leader(self, state: PartitionState, now: float) -> bool:
+    def make_leader(self, state: LeaderAndIsr, now: float) -> bool:
         """Lead by ``state``; returns whether that is a new leadership. The caller makes sure that ``state`` is not
         older.
         """
@@ -115,7 +115,7 @@ class Partition:
             self.set_isr(self.isr)
         return is_new
 
-    def make_follower(self, state: PartitionState) -> bool:
+    def make_follower(self, state: LeaderAndIsr) -> bool:
         """Follow by ``state`` (or wait for a leader); returns whether the fetcher must start anew."""
         changed = (
             self.role is not Role.FOLLOWER

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from typing import Any, Protocol
 
-from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import FileRegion, TopicPartition
 
 
@@ -96,7 +96,7 @@ class FutureLogStore(Protocol):
 
 
 class LogStore(Protocol):
-    """``kafkalite.log.manager.LogManager``, as far as replication uses it."""
+    """``kafkalite.log.log_manager.LogManager``, as far as replication uses it."""
 
     on_dir_failure: Callable[[str], None]
 
@@ -122,13 +122,13 @@ class BrokerDirectory(Protocol):
 
     def broker(self, broker_id: int) -> Broker | None: ...
     def alive(self, broker_id: int) -> bool: ...
-    def state(self, topic_partition: TopicPartition) -> PartitionState | None: ...
+    def state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None: ...
 
 
 class IsrPort(Protocol):
-    """The state znodes, as a leader writes them. Failures are :class:`kafkalite.zk.port.ZkError`."""
+    """The state znodes, as a leader writes them. Failures are :class:`kafkalite.zk.zk_client.ZkError`."""
 
-    def update(self, state: PartitionState, session: int) -> Awaitable[PartitionState]:
+    def update(self, state: LeaderAndIsr, session: int) -> Awaitable[LeaderAndIsr]:
         """Write leader, epoch and ISR where the znode's version is ``state.zk_version``; the state with its new
         version.
 
@@ -136,7 +136,7 @@ class IsrPort(Protocol):
         outcome is unknown, ``SessionExpiredError`` when the session is over.
         """
 
-    def read(self, state: PartitionState) -> Awaitable[PartitionState | None]:
+    def read(self, state: LeaderAndIsr) -> Awaitable[LeaderAndIsr | None]:
         """The znode as it is now, with ``state``'s assignment and topic id; ``None`` where it is gone."""
 
     def notify(self, partitions: Sequence[TopicPartition]) -> Awaitable[None]:
@@ -155,7 +155,7 @@ class LeaderEndPoint(Protocol):
         """Drop the connection; what is outstanding fails."""
 
 
-class Connection(Protocol):
+class LeaderConnection(Protocol):
     """``kafkalite.network.client.BrokerConnection``, as far as replication uses it."""
 
     def connect(self) -> Awaitable[None]: ...

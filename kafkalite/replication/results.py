@@ -13,7 +13,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import FileRegion, TopicPartition
 
 if TYPE_CHECKING:
-    from kafkalite.replication.watch import FetchWatch
+    from kafkalite.replication.fetch_watch import FetchWatch
 
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
@@ -121,7 +121,7 @@ class FetchParams:
 
     ``replica_id`` is -1 for a consumer. ``only_leader``: refuse to serve from a follower (requests before v11).
     ``hard_max_bytes``: not even one message above ``max_bytes`` (requests before v3). ``watch`` is the fetch
-    session's, see :class:`kafkalite.replication.watch.FetchWatch`; ``None`` for a request without a session.
+    session's, see :class:`kafkalite.replication.fetch_watch.FetchWatch`; ``None`` for a request without a session.
     """
 
     __slots__ = (

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import NamedTuple
 from urllib.parse import quote
 
-from kafkalite.spark.client.transactions import Committed, Described, Producer
+from kafkalite.spark.client.transactions import CommittedOffset, Described, InitializedProducer
 
 PREFIX = "kafkalite-spark"
 CHUNK = 4000
@@ -50,12 +50,12 @@ class Attempt(NamedTuple):
         """Its transactional id."""
         return f"{prefix_of(query)}{self.batch_id}.{self.nonce}.{self.task}.{self.attempt}"
 
-    def producer(self, query: str) -> Producer:
+    def producer(self, query: str) -> InitializedProducer:
         """Who wrote."""
-        return Producer(self.name(query), self.producer_id, self.producer_epoch)
+        return InitializedProducer(self.name(query), self.producer_id, self.producer_epoch)
 
 
-class Decision(NamedTuple):
+class AttemptDecision(NamedTuple):
     """The attempts whose rows are the batch's. ``serial`` counts decisions about one batch: all but the last came to
     nothing."""
 
@@ -105,7 +105,7 @@ def state_of(attempt: Attempt, described: Described | None) -> State:
     return State.UNKNOWN
 
 
-def to_chunks(decision: Decision) -> list[Committed]:
+def to_chunks(decision: AttemptDecision) -> list[CommittedOffset]:
     """A decision as offsets with metadata, one or more: the offset is the batch's id.
 
     Numbers of neighbours differ by little, so differences are kept, and compressed: a thousand winners take about
@@ -126,14 +126,14 @@ def to_chunks(decision: Decision) -> list[Committed]:
     text = base64.urlsafe_b64encode(zlib.compress("\n".join(lines).encode(), 9)).decode()
     pieces = [text[at : at + CHUNK] for at in range(0, len(text), CHUNK)]
     return [
-        Committed(
+        CommittedOffset(
             decision.batch_id, f"kafkalite:1:{decision.batch_id}.{decision.serial}:{number}/{len(pieces)}:{piece}"
         )
         for number, piece in enumerate(pieces)
     ]
 
 
-def from_chunks(offsets: Iterable[Committed]) -> Decision | None:
+def from_chunks(offsets: Iterable[CommittedOffset]) -> AttemptDecision | None:
     """The last decision among a group's offsets; ``None`` where there is none. Raises :class:`DecisionError`."""
     found: dict[tuple[int, int], dict[int, str]] = {}
     sizes: dict[tuple[int, int], int] = {}
@@ -163,4 +163,4 @@ def from_chunks(offsets: Iterable[Committed]) -> Decision | None:
         raise DecisionError(
             f"the decision about batch {batch_id} cannot be read ({error}): offsets of the query's group were changed"
         ) from None
-    return Decision(batch_id, tuple(winners), serial)
+    return AttemptDecision(batch_id, tuple(winners), serial)

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from kafkalite.spark.attempts import Attempt, Decision, DecisionError, State
+from kafkalite.spark.attempts import Attempt, AttemptDecision, DecisionError, State
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Known:
     skipped: bool = False
     accept_loss: bool = False
     looked: bool = False
-    recorded: Decision | None = None
+    recorded: AttemptDecision | None = None
     states: Mapping[Attempt, State] = field(default_factory=dict)
     swept: bool = False
 
@@ -56,10 +56,10 @@ class Describe:
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordDecision:
     """Write the decision down."""
 
-    decision: Decision
+    decision: AttemptDecision
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Done:
+class BatchDone:
     """The batch's rows are seen by everybody; ``lost`` are winners whose rows are not, which was accepted."""
 
     lost: tuple[Attempt, ...] = ()
 
 
-Step = Look | Describe | Record | End | Sweep | Done
+Step = Look | Describe | RecordDecision | End | Sweep | BatchDone
 
 
 def next_step(known: Known) -> Step:
@@ -117,10 +117,10 @@ def _decide(known: Known, serial: int = 0) -> Step:
             f"batch {known.batch_id}: {_say(gone)} not open any more before the batch was decided: aborted after "
             "transaction.timeout.ms, or by somebody. Nothing of the batch is visible, and it can be run again"
         )
-    return Record(Decision(known.batch_id, known.proposed, serial))
+    return RecordDecision(AttemptDecision(known.batch_id, known.proposed, serial))
 
 
-def _carry_out(known: Known, recorded: Decision) -> Step:
+def _carry_out(known: Known, recorded: AttemptDecision) -> Step:
     winners = recorded.winners
     unseen = tuple(each for each in winners if each not in known.states)
     if unseen:
@@ -146,10 +146,10 @@ def _carry_out(known: Known, recorded: Decision) -> Step:
 
 
 def _finish(known: Known, winners: tuple[Attempt, ...], lost: tuple[Attempt, ...] = ()) -> Step:
-    return Done(lost) if known.swept else Sweep(known.batch_id, winners)
+    return BatchDone(lost) if known.swept else Sweep(known.batch_id, winners)
 
 
-def is_settled(decision: Decision | None, batch_id: int, states: Mapping[Attempt, State]) -> bool:
+def is_settled(decision: AttemptDecision | None, batch_id: int, states: Mapping[Attempt, State]) -> bool:
     """Whether an attempt of a batch need not write: the batch is decided, and that decision can be carried out."""
     if decision is None or decision.batch_id < batch_id:
         return False

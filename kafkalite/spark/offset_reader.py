@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.spark.client.cluster import Cluster, TopicState
+from kafkalite.spark.client.cluster import ClusterConnections, TopicState
 from kafkalite.spark.client.errors import RETRIABLE, AuthenticationError, KafkaClientError
 from kafkalite.spark.client.fetch import NO_OFFSET, list_offsets
 from kafkalite.spark.offsets import (
@@ -41,7 +41,7 @@ class OffsetReader:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._cluster = Cluster(options.client)
+        self._cluster = ClusterConnections(options.client)
 
     def close(self) -> None:
         """Close the connections."""

@@ -50,7 +50,7 @@ class OptionError(ValueError):
 
 
 @dataclass(frozen=True)
-class Topics:
+class TopicSelection:
     """What to read: exactly one of names, a pattern that occurs in the name, and partitions."""
 
     names: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class SourceOptions:
     """What a reader must know. Times in milliseconds; 0 for limits that are not set."""
 
     client: ClientConfig
-    topics: Topics
+    topics: TopicSelection
     start: Limit
     end: Limit
     fail_on_data_loss: bool = True
@@ -131,7 +131,7 @@ def kafka_options(options: Mapping[str, str]) -> dict[str, str]:
     return {name.lower()[6:]: value for name, value in options.items() if name.lower().startswith("kafka.")}
 
 
-def _topics(given: Mapping[str, str]) -> Topics:
+def _topics(given: Mapping[str, str]) -> TopicSelection:
     strategies = [name for name in _STRATEGIES if name in given]
     listed = "subscribe, subscribepattern, assign. See the docs for more details."
     if not strategies:
@@ -142,12 +142,12 @@ def _topics(given: Mapping[str, str]) -> Topics:
     if strategies[0] == "assign":
         if not value.strip().startswith("{"):
             raise OptionError(f"No topicpartitions to assign as specified value for option 'assign' is '{value}'")
-        return Topics(partitions=tuple(parse_partitions(value)))
+        return TopicSelection(partitions=tuple(parse_partitions(value)))
     if strategies[0] == "subscribe":
         names = tuple(filter(None, (name.strip() for name in value.split(","))))
         if not names:
             raise OptionError(f"No topics to subscribe to as specified value for option 'subscribe' is '{value}'")
-        return Topics(names=names)
+        return TopicSelection(names=names)
     pattern = value.strip()
     if not pattern:
         raise OptionError(
@@ -157,7 +157,7 @@ def _topics(given: Mapping[str, str]) -> Topics:
         re.compile(pattern)
     except re.error as error:
         raise OptionError(f"Option 'subscribePattern' is no regular expression: '{value}': {error}") from None
-    return Topics(pattern=pattern)
+    return TopicSelection(pattern=pattern)
 
 
 def _limits(given: Mapping[str, str], streaming: bool) -> tuple[Limit, Limit]:

@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from kafkalite.record.batch import CorruptRecordError
-from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.errors import KafkaClientError, OffsetOutOfRangeError
 from kafkalite.spark.client.fetch import EARLIEST, LATEST, fetch_range, list_offsets
@@ -26,7 +26,7 @@ from kafkalite.spark.options import SourceOptions
 log = logging.getLogger(__name__)
 KEPT = 4
 """Clusters to which a worker keeps its connections."""
-_clusters: dict[ClientConfig, Cluster] = {}
+_clusters: dict[ClientConfig, ClusterConnections] = {}
 
 
 class RangePartition(InputPartition):  # type: ignore[misc]
@@ -72,7 +72,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
             ) from None
 
 
-def _after_loss(cluster: Cluster, options: SourceOptions, wanted: OffsetRange, offset: int) -> int | None:
+def _after_loss(cluster: ClusterConnections, options: SourceOptions, wanted: OffsetRange, offset: int) -> int | None:
     """Where to go on after ``offset`` was found to be gone, if anywhere."""
     if options.fail_on_data_loss:
         raise KafkaDataLossError(
@@ -94,9 +94,9 @@ def _after_loss(cluster: Cluster, options: SourceOptions, wanted: OffsetRange, o
     return go_on
 
 
-def worker_cluster(config: ClientConfig) -> Cluster:
+def worker_cluster(config: ClientConfig) -> ClusterConnections:
     """The cluster of a worker's former tasks, if they had the same options."""
-    cluster = _clusters.pop(config, None) or Cluster(config)
+    cluster = _clusters.pop(config, None) or ClusterConnections(config)
     while len(_clusters) >= KEPT:
         _clusters.pop(next(iter(_clusters))).close()
     _clusters[config] = cluster

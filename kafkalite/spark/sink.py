@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from kafkalite.common.types import TopicPartition
 from kafkalite.spark.attempts import (
     Attempt,
-    Decision,
+    AttemptDecision,
     State,
     committer_of,
     from_chunks,
@@ -28,10 +28,21 @@ from kafkalite.spark.attempts import (
     state_of,
     to_chunks,
 )
-from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.errors import KafkaClientError
-from kafkalite.spark.client.transactions import Producer, Transactions
-from kafkalite.spark.decision import Describe, Done, End, Known, Look, Record, Step, Sweep, is_settled, next_step
+from kafkalite.spark.client.transactions import InitializedProducer, TransactionClient
+from kafkalite.spark.decision import (
+    BatchDone,
+    Describe,
+    End,
+    Known,
+    Look,
+    RecordDecision,
+    Step,
+    Sweep,
+    is_settled,
+    next_step,
+)
 from kafkalite.spark.errors import KafkaWriteError
 from kafkalite.spark.housekeeping import settle
 from kafkalite.spark.reading import worker_cluster
@@ -117,13 +128,13 @@ def write_attempt(options: SinkOptions, query: str, batch_id: int, nonce: str, b
 class OpenedAttempt:
     """The transaction of a task attempt, opened when there are rows."""
 
-    def __init__(self, options: SinkOptions, cluster: Cluster, query: str, attempt: Attempt) -> None:
+    def __init__(self, options: SinkOptions, cluster: ClusterConnections, query: str, attempt: Attempt) -> None:
         self._options = options
-        self._transactions = Transactions(cluster)
+        self._transactions = TransactionClient(cluster)
         self._query = query
         self._named = attempt
         self._looked = False
-        self._producer: Producer | None = None
+        self._producer: InitializedProducer | None = None
         self.attempt: Attempt | None = None
         """Who wrote; ``None`` before there was a row."""
 
@@ -134,7 +145,7 @@ class OpenedAttempt:
         self._looked = True
         return self._is_settled()
 
-    def begin(self, partitions: Collection[TopicPartition]) -> Producer:
+    def begin(self, partitions: Collection[TopicPartition]) -> InitializedProducer:
         """Make ``partitions`` part of the transaction."""
         first = self._producer is None
         if self._producer is None:
@@ -184,7 +195,7 @@ def commit(options: SinkOptions, messages: list[Any]) -> None:
         skipped=any(message.skipped for message in given),
         accept_loss=not options.fail_on_data_loss,
     )
-    with Cluster(options.client) as cluster:
+    with ClusterConnections(options.client) as cluster:
         topics = {topic for message in given for topic in message.topics}
         Committer(cluster, given[0].query, topics).run(known)
 
@@ -199,23 +210,23 @@ def abort(options: SinkOptions, messages: list[Any], query: str | None, batch_id
             )
             return
         query = given[0].query
-    with Cluster(options.client) as cluster:
+    with ClusterConnections(options.client) as cluster:
         Committer(cluster, query, ()).abort(batch_id)
 
 
 class Committer:
     """Carries out what :mod:`kafkalite.spark.decision` says. ``topics``: where the batch's rows are."""
 
-    def __init__(self, cluster: Cluster, query: str, topics: Collection[str]) -> None:
+    def __init__(self, cluster: ClusterConnections, query: str, topics: Collection[str]) -> None:
         self._cluster = cluster
-        self._transactions = Transactions(cluster)
+        self._transactions = TransactionClient(cluster)
         self._query = query
         self._topics = topics
-        self._committer: Producer | None = None
+        self._committer: InitializedProducer | None = None
 
     def run(self, known: Known) -> Known:
         """Until there is nothing left to do. Raises ``DecisionError`` and ``KafkaClientError``."""
-        while not isinstance(step := next_step(known), Done):
+        while not isinstance(step := next_step(known), BatchDone):
             known = self.perform(step, known)
         if step.lost:
             log.error(
@@ -238,7 +249,7 @@ class Committer:
             return replace(known, looked=True, recorded=recorded)
         if isinstance(step, Describe):
             return known.after(_describe(transactions, query, step.attempts))
-        if isinstance(step, Record):
+        if isinstance(step, RecordDecision):
             self._record(step.decision)
             return replace(known, recorded=step.decision)
         if isinstance(step, End):
@@ -257,7 +268,7 @@ class Committer:
             transactions.fence(found)
         return replace(known, swept=True)
 
-    def _record(self, decision: Decision) -> None:
+    def _record(self, decision: AttemptDecision) -> None:
         assert self._committer is not None
         chunks = to_chunks(decision)
         home = min(self._topics)
@@ -273,7 +284,7 @@ class Committer:
         )
 
 
-def _describe(transactions: Transactions, query: str, attempts: Collection[Attempt]) -> dict[Attempt, State]:
+def _describe(transactions: TransactionClient, query: str, attempts: Collection[Attempt]) -> dict[Attempt, State]:
     if not attempts:
         return {}
     found = transactions.describe([each.name(query) for each in attempts])

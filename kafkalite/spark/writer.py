@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.errors import RETRIABLE, KafkaClientError
-from kafkalite.spark.client.produce import Sender
-from kafkalite.spark.client.transactions import Producer, Transactions
+from kafkalite.spark.client.produce import BatchSender
+from kafkalite.spark.client.transactions import InitializedProducer, TransactionClient
 from kafkalite.spark.errors import KafkaWriteError
 from kafkalite.spark.housekeeping import settle
 from kafkalite.spark.options import OptionError
@@ -63,7 +63,10 @@ class RowWriter:
     """
 
     def __init__(
-        self, options: SinkOptions, cluster: Cluster, begin: Callable[[Collection[TopicPartition]], Producer | None]
+        self,
+        options: SinkOptions,
+        cluster: ClusterConnections,
+        begin: Callable[[Collection[TopicPartition]], InitializedProducer | None],
     ) -> None:
         # Not before a task needs them: machine code takes a while to load, and planning happens in another process.
         from kafkalite.spark.encode import OpenBatch
@@ -73,8 +76,8 @@ class RowWriter:
         self._cluster = cluster
         self._begin = begin
         self._begun: set[TopicPartition] = set()
-        self._producer: Producer | None = None
-        self._sender: Sender | None = None
+        self._producer: InitializedProducer | None = None
+        self._sender: BatchSender | None = None
         self._open: dict[TopicPartition, OpenBatch] = {}
         self._new_batch = partial(OpenBatch, options.batch_bytes)
         self._partitioner = Partitioner(
@@ -145,7 +148,7 @@ class RowWriter:
         if self._sender is None:
             options = self._options
             self._producer = producer
-            self._sender = Sender(
+            self._sender = BatchSender(
                 self._cluster, producer, options.acks, options.request_bytes, options.delivery_timeout_ms
             )
 
@@ -207,11 +210,11 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 def write_at_least_once(options: SinkOptions, batches: Iterator[Any]) -> WriterCommitMessage:
     """One task: returns when all rows are acknowledged. Raises ``KafkaWriteError``."""
     cluster = worker_cluster(options.client)
-    producers: list[Producer | None] = []
+    producers: list[InitializedProducer | None] = []
 
-    def begin(_: Collection[TopicPartition]) -> Producer | None:
+    def begin(_: Collection[TopicPartition]) -> InitializedProducer | None:
         if not producers:
-            producers.append(Transactions(cluster).init_producer(None, 0) if options.idempotent else None)
+            producers.append(TransactionClient(cluster).init_producer(None, 0) if options.idempotent else None)
         return producers[0]
 
     writer = RowWriter(options, cluster, begin)

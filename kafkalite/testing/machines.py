@@ -21,7 +21,7 @@ LOG_LINES = 20
 _PORT_TAKEN = ("port is already allocated", "address already in use")
 
 
-class Link(Network):
+class NetworkLink(Network):
     """A network among containers alone: no way out of it, and ports are published elsewhere."""
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class LinkedClient(DockerClient):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.more_networks: list[tuple[Link, str]] = []
+        self.more_networks: list[tuple[NetworkLink, str]] = []
 
     def start(self, container: Any) -> None:
         for network, alias in self.more_networks:
@@ -59,7 +59,7 @@ class Machine(DockerContainer):
         self.port = port
         self.host_port = 0
         self.name_among_brokers = name
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, NetworkLink] = {}
         self._docker = self._client = LinkedClient(**kwargs.get("docker_client_kw", {}))
 
     @property

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from kafkalite.common.errors import StartupError
 from kafkalite.embedded.probe import POLL_INTERVAL, ask
 from kafkalite.testing.ends import ZOOKEEPER, End
-from kafkalite.testing.machines import Link, Machine
+from kafkalite.testing.machines import Machine, NetworkLink
 
 LOOK_INTERVAL = 0.5
 """Seconds between two looks at whether a container that is waited for still runs."""
@@ -26,7 +26,7 @@ class Site:
         self._brokers = dict(brokers)
         self._zookeeper = zookeeper
         # Brokers that are alone have no others to be cut off from.
-        self._links = {name: Link() for name in self._link_names(zookeeper)}
+        self._links = {name: NetworkLink() for name in self._link_names(zookeeper)}
         self._cut: set[tuple[int, str]] = set()
 
     @property

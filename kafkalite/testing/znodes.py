@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from kafkalite.zk.port import (
+from kafkalite.zk.zk_client import (
     BadVersionError,
     Check,
     Create,
@@ -56,7 +56,7 @@ class Znode:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class NodeChange:
     """One operation of a transaction, as it was carried out.
 
     ``op``: with the path that a sequence was given. ``stat``: of the znode after a Create, SetData or Check, and of the
@@ -76,7 +76,7 @@ class TransactionKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class NodeTransaction:
     """One entry of ZooKeeper's log.
 
     ``changes``: what it did, in order (the ephemerals that went, where a session was closed). ``error``: why it was
@@ -87,7 +87,7 @@ class Transaction:
     time_ms: int
     session: int
     kind: TransactionKind
-    changes: tuple[Change, ...] = ()
+    changes: tuple[NodeChange, ...] = ()
     error: ZkError | None = None
     timeout_ms: int = 0
 
@@ -161,27 +161,27 @@ class ZnodeTree:
 
     def propose(
         self, ops: Sequence[Op], session: int, kind: TransactionKind = TransactionKind.WRITE, timeout_ms: int = 0
-    ) -> Transaction:
+    ) -> NodeTransaction:
         """Carry out ``ops``, all or none; ``error`` of the transaction is a :class:`MultiError` where none."""
         self.zxid += 1
         now_ms = self._now_ms()
         self._undo.clear()
-        changes: list[Change] = []
+        changes: list[NodeChange] = []
         for index, op in enumerate(ops):
             try:
                 changes.append(self._carry_out(op, session, now_ms))
             except ZkError as error:
                 for undo in reversed(self._undo):
                     undo()
-                return Transaction(self.zxid, now_ms, session, kind, (), MultiError(index, error), timeout_ms)
-        return Transaction(self.zxid, now_ms, session, kind, tuple(changes), None, timeout_ms)
+                return NodeTransaction(self.zxid, now_ms, session, kind, (), MultiError(index, error), timeout_ms)
+        return NodeTransaction(self.zxid, now_ms, session, kind, tuple(changes), None, timeout_ms)
 
-    def refuse(self, session: int, error: ZkError) -> Transaction:
+    def refuse(self, session: int, error: ZkError) -> NodeTransaction:
         """A transaction that changes nothing because of ``error``."""
         self.zxid += 1
-        return Transaction(self.zxid, self._now_ms(), session, TransactionKind.WRITE, (), error)
+        return NodeTransaction(self.zxid, self._now_ms(), session, TransactionKind.WRITE, (), error)
 
-    def apply(self, transaction: Transaction) -> None:
+    def apply(self, transaction: NodeTransaction) -> None:
         """Repeat what another tree decided."""
         self.zxid = transaction.zxid
         self._undo.clear()
@@ -197,12 +197,12 @@ class ZnodeTree:
             raise transaction.error
         return transaction.results(), [change.stat for change in transaction.changes], transaction.events()
 
-    def close_session(self, session: int) -> Transaction:
+    def close_session(self, session: int) -> NodeTransaction:
         """Remove what is ephemeral of ``session``."""
         deletes = [Delete(path) for path in self.ephemerals(session)]
         return self.propose(deletes, session, TransactionKind.CLOSE_SESSION)
 
-    def _carry_out(self, op: Op, session: int, now_ms: int) -> Change:
+    def _carry_out(self, op: Op, session: int, now_ms: int) -> NodeChange:
         if isinstance(op, Create):
             return self._create(op, session, now_ms)
         if isinstance(op, Delete):
@@ -212,7 +212,7 @@ class ZnodeTree:
         node = self._versioned(op)
         if isinstance(op, SetData):
             self._set(op, node, now_ms)
-        return Change(op, node.stat())
+        return NodeChange(op, node.stat())
 
     def _versioned(self, op: SetData | Delete | Check) -> Znode:
         node = self.node(op.path)
@@ -220,7 +220,7 @@ class ZnodeTree:
             raise BadVersionError(op.path)
         return node
 
-    def _create(self, op: Create, session: int, now_ms: int) -> Change:
+    def _create(self, op: Create, session: int, now_ms: int) -> NodeChange:
         if "/" not in op.path or "\0" in op.path:
             raise _bad_arguments(op.path)
         parent = self.nodes.get(parent_of(op.path))
@@ -247,7 +247,7 @@ class ZnodeTree:
         parent.children[name] = None
         parent.sequence += 1
         parent.children_version += 1
-        return Change(Create(path, op.data, op.ephemeral), node.stat())
+        return NodeChange(Create(path, op.data, op.ephemeral), node.stat())
 
     def _set(self, op: SetData, node: Znode, now_ms: int) -> None:
         before = node.data, node.version, node.mzxid, node.mtime_ms
@@ -258,7 +258,7 @@ class ZnodeTree:
         self._undo.append(undo)
         node.data, node.version, node.mzxid, node.mtime_ms = op.data, node.version + 1, self.zxid, now_ms
 
-    def _delete(self, op: Delete) -> Change:
+    def _delete(self, op: Delete) -> NodeChange:
         if "/" not in op.path or "\0" in op.path or op.path == "/":
             raise _bad_arguments(op.path)
         node = self._versioned(op)
@@ -276,7 +276,7 @@ class ZnodeTree:
         self._forget(op.path)
         parent.children.pop(name)
         parent.children_version += 1
-        return Change(op, node.stat())
+        return NodeChange(op, node.stat())
 
     def _keep(self, path: str, node: Znode) -> None:
         self.nodes[path] = node

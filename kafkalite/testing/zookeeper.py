@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from kafkalite.common.clock import Clock
 from kafkalite.common.tasks import Future
 from kafkalite.testing.znodes import ZnodeTree
-from kafkalite.zk.port import (
+from kafkalite.zk.zk_client import (
     ConnectionLostError,
     Create,
     Delete,
@@ -105,7 +105,7 @@ class MemoryZooKeeper:
 
 
 class MemoryZkClient:
-    """A :class:`kafkalite.zk.port.ZkClient` whose connection tests can cut.
+    """A :class:`kafkalite.zk.zk_client.ZkClient` whose connection tests can cut.
 
     ``before(name, path)`` is called before each request: it may raise a ``ZkError`` in the request's place, or make
     another client act first (a race). While not connected, requests fail with ``ConnectionLostError``.

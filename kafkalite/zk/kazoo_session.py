@@ -25,22 +25,22 @@ from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
 from kafkalite.common.tasks import Future
-from kafkalite.zk import port
+from kafkalite.zk import zk_client
 from kafkalite.zk.lane import ReactorLane
-from kafkalite.zk.port import ZkError
+from kafkalite.zk.zk_client import ZkError
 
 MAX_ANSWER = 64 << 20
 """Bytes of one answer; a connection that announces more is dropped."""
 _WRITE_SIZE = _READ_SIZE = 256 << 10
 
 _ERRORS: tuple[tuple[type[Exception], type[ZkError]], ...] = (
-    (exceptions.NoNodeError, port.NoNodeError),
-    (exceptions.NodeExistsError, port.NodeExistsError),
-    (exceptions.BadVersionError, port.BadVersionError),
-    (exceptions.NotEmptyError, port.NotEmptyError),
-    (exceptions.SessionExpiredError, port.SessionExpiredError),
-    (exceptions.ConnectionLoss, port.ConnectionLostError),
-    (exceptions.ConnectionClosedError, port.ConnectionLostError),
+    (exceptions.NoNodeError, zk_client.NoNodeError),
+    (exceptions.NodeExistsError, zk_client.NodeExistsError),
+    (exceptions.BadVersionError, zk_client.BadVersionError),
+    (exceptions.NotEmptyError, zk_client.NotEmptyError),
+    (exceptions.SessionExpiredError, zk_client.SessionExpiredError),
+    (exceptions.ConnectionLoss, zk_client.ConnectionLostError),
+    (exceptions.ConnectionClosedError, zk_client.ConnectionLostError),
 )
 
 

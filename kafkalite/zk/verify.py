@@ -12,7 +12,7 @@ from kafkalite.cluster.topic_names import topic_fault
 from kafkalite.common.config import ConfigDef, ConfigKey, ConfigType
 from kafkalite.common.errors import ConfigError, StartupError
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import ZnodeStat
+from kafkalite.zk.zk_client import ZnodeStat
 from kafkalite.zk.znodes import brokers, config, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.controller import CONTROLLER, decode_controller

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Awaitable
 from typing import Any, TypeVar
 
-from kafkalite.admin.configs import ConfigAdmin
-from kafkalite.admin.dynamic import DynamicConfig
-from kafkalite.admin.topics import TopicAdmin
+from kafkalite.admin.config_admin import ConfigAdmin
+from kafkalite.admin.dynamic_config import DynamicConfig
+from kafkalite.admin.topic_admin import TopicAdmin
 from kafkalite.broker.config_keys import KNOWN_CONFIGS
 from kafkalite.broker.thread_counts import check_thread_counts
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
@@ -78,7 +78,7 @@ class AdminCluster:
 
     def add(self, topic: str, topic_id: uuid.UUID | None, partitions: dict[int, PartitionAssignment]) -> None:
         self.metadata.apply(
-            PartitionState(
+            LeaderAndIsr(
                 topic,
                 index,
                 topic_id or uuid.UUID(int=7),

@@ -6,7 +6,7 @@ import pytest
 
 from kafkalite.admin.config_ops import AlterOp, OpType, apply_ops
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.log.config import TOPIC_CONFIGS
+from kafkalite.log.log_config import TOPIC_CONFIGS
 
 DEFAULTS = {"cleanup.policy": ("delete",)}
 SET, DELETE, APPEND, SUBTRACT = OpType

@@ -9,20 +9,20 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, cast
 
-from kafkalite.admin.configs import ConfigAdmin
-from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.admin.config_admin import ConfigAdmin
+from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.admin.producer_ids import ProducerIdManager
-from kafkalite.admin.topics import TopicAdmin
+from kafkalite.admin.topic_admin import TopicAdmin
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.services import BrokerServices
 from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import CONTROL_PLANE_LISTENER, Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import FileRegion, Part, TopicPartition
-from kafkalite.coordinator.group.coordinator import GroupCoordinator
-from kafkalite.coordinator.offsets.manager import OffsetManager
+from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
+from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.network.request import ConnectionInfo, Request
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
@@ -226,7 +226,7 @@ class FakeBroker:
         self.metadata.set_controller(1)
         self.metadata.apply(
             [
-                PartitionState("t", index, TOPIC_ID, index + 1, 4, (1, 2), 1, 0, 10, PartitionAssignment((1, 2)))
+                LeaderAndIsr("t", index, TOPIC_ID, index + 1, 4, (1, 2), 1, 0, 10, PartitionAssignment((1, 2)))
                 for index in (0, 1)
             ]
         )

@@ -14,7 +14,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.coordinator.placement import preferred
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
-from kafkalite.zk.port import ConnectionLostError
+from kafkalite.zk.zk_client import ConnectionLostError
 from tests.apis.helpers import FakeBroker, struct
 
 NONE = ErrorCode.NONE

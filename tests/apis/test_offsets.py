@@ -20,8 +20,8 @@ from kafkalite.coordinator.group.values import (
 )
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
-from kafkalite.zk.port import ConnectionLostError
 from kafkalite.zk.stores.claims import ClaimStore
+from kafkalite.zk.zk_client import ConnectionLostError
 from kafkalite.zk.znodes.consumers import group_path
 from tests.apis.helpers import FakeBroker, struct
 

@@ -18,12 +18,12 @@ from kafkalite.broker.cleaner_process import Orders, work
 from kafkalite.log.cleaner.cleaner import RoundAborted
 from kafkalite.log.cleaner.job import (
     Abort,
-    Aborted,
     Cleaned,
     CleanerConfig,
+    CleaningAborted,
+    CleaningDone,
+    CleaningFailed,
     CleanJob,
-    Done,
-    Failed,
     Order,
     Report,
     SegmentInfo,
@@ -101,7 +101,7 @@ def test_a_round(tmp_path: Path, pipes: Pipes) -> None:
     cleaned, done = pipes.work()
     assert isinstance(cleaned, Cleaned)
     assert cleaned.replaces == (0, 1)
-    assert isinstance(done, Done)
+    assert isinstance(done, CleaningDone)
     assert (done.number, done.end_offset, done.stats.records_read, done.stats.records_written) == (1, 2, 2, 1)
     assert {path.name for path in tmp_path.glob("*.cleaned")} == {
         f"00000000000000000000{suffix}.cleaned" for suffix in cleaned.files
@@ -110,7 +110,7 @@ def test_a_round(tmp_path: Path, pipes: Pipes) -> None:
 
 def test_an_order_to_give_up_that_came_with_the_round(tmp_path: Path, pipes: Pipes) -> None:
     pipes.send(encode(job(tmp_path)) + encode(Abort(1)) + encode(job(tmp_path, 2)))
-    assert [type(report) for report in pipes.work()] == [Aborted, Cleaned, Done]
+    assert [type(report) for report in pipes.work()] == [CleaningAborted, Cleaned, CleaningDone]
 
 
 def test_an_order_to_give_up_that_comes_too_late(tmp_path: Path, pipes: Pipes) -> None:
@@ -118,7 +118,7 @@ def test_an_order_to_give_up_that_comes_too_late(tmp_path: Path, pipes: Pipes) -
     orders = pipes.orders
     assert orders.next() == job(tmp_path)
     pipes.send(encode(job(tmp_path)) + encode(Abort(3)))
-    assert pipes.work()[-1] == Aborted(3)
+    assert pipes.work()[-1] == CleaningAborted(3)
     assert not list(tmp_path.glob("*.cleaned"))
 
 
@@ -129,7 +129,7 @@ def test_failures_are_told_and_leave_nothing(tmp_path: Path, pipes: Pipes, size:
         (tmp_path / "00000000000000000001.log").unlink()
     pipes.send(encode(order))
     (failed,) = pipes.work()
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, CleaningFailed)
     assert (failed.number, failed.errno) == (1, errno)
     assert not list(tmp_path.glob("*.cleaned"))
 
@@ -203,7 +203,7 @@ class Told:
 
 def test_reports_arrive_in_pieces() -> None:
     told = Told()
-    expected: list[Report] = [Cleaned(1, 0, 5, (0, 1), (".log",)), Done(1, 2), Failed(2, "why", 5)]
+    expected: list[Report] = [Cleaned(1, 0, 5, (0, 1), (".log",)), CleaningDone(1, 2), CleaningFailed(2, "why", 5)]
     for byte in b"".join(encode(report) for report in expected):
         told.process.childDataReceived(1, bytes((byte,)))
     assert told.reports == expected
@@ -211,8 +211,8 @@ def test_reports_arrive_in_pieces() -> None:
 
 def test_what_is_no_report_is_passed_over() -> None:
     told = Told()
-    told.process.childDataReceived(1, b"hello\n" + encode(Aborted(3)))
-    assert told.reports == [Aborted(3)]
+    told.process.childDataReceived(1, b"hello\n" + encode(CleaningAborted(3)))
+    assert told.reports == [CleaningAborted(3)]
 
 
 def test_orders_go_to_its_standard_input() -> None:
@@ -227,7 +227,7 @@ def test_one_that_was_closed_says_nothing_more(gone: bool) -> None:
     told = Told()
     told.transport.gone = gone
     told.process.close()
-    told.process.childDataReceived(1, encode(Aborted(3)))
+    told.process.childDataReceived(1, encode(CleaningAborted(3)))
     told.process.processEnded(killed())
     assert (told.reports, told.ended) == ([], [])
     assert told.transport.signals == ([] if gone else ["KILL"])

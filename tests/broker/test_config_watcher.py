@@ -8,16 +8,16 @@ from typing import Any, cast
 import pytest
 from twisted.python.failure import Failure
 
-from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.broker.config_watcher import ConfigWatcher
 from kafkalite.common.tasks import deferred
-from kafkalite.log.manager import LogManager
+from kafkalite.log.log_manager import LogManager
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
-from kafkalite.zk.port import ConnectionLostError
 from kafkalite.zk.stores.config import ConfigStore
 from kafkalite.zk.stores.paths import ensure_paths
+from kafkalite.zk.zk_client import ConnectionLostError
 
 
 class Logs:

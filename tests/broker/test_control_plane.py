@@ -11,22 +11,22 @@ import pytest
 from kafkalite.broker.control_plane import ControlPlane
 from kafkalite.broker.controlled_shutdown import hand_over_leaderships
 from kafkalite.cluster.control import (
-    ControlledShutdown,
+    ControlledShutdownRequest,
     ControlRequest,
     ControlResponse,
-    LeaderAndIsr,
-    StopReplica,
-    UpdateMetadata,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
 )
 from kafkalite.cluster.metadata import LEADER_DURING_DELETE, MetadataCache
-from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.clock import ManualClock
 
 OURS = 77
-STATE = PartitionState("t", 0, uuid.UUID(int=7), leader=1, leader_epoch=0, isr=(1,), controller_epoch=3, zk_version=0)
+STATE = LeaderAndIsr("t", 0, uuid.UUID(int=7), leader=1, leader_epoch=0, isr=(1,), controller_epoch=3, zk_version=0)
 OK = ControlResponse(ErrorCode.NONE)
 
 
@@ -37,18 +37,18 @@ class Recorder:
         self.seen: list[ControlRequest] = []
         self.broker_changes = 0
 
-    async def become_leader_or_follower(self, request: LeaderAndIsr) -> ControlResponse:
+    async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> ControlResponse:
         self.seen.append(request)
         return OK
 
-    async def stop_replicas(self, request: StopReplica) -> ControlResponse:
+    async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
         self.seen.append(request)
         return OK
 
     def brokers_changed(self) -> None:
         self.broker_changes += 1
 
-    async def controlled_shutdown(self, request: ControlledShutdown) -> ControlResponse:
+    async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlResponse:
         self.seen.append(request)
         return OK
 
@@ -71,9 +71,9 @@ class Plane:
 
 def requests(controller_epoch: int, broker_epoch: int) -> list[ControlRequest]:
     return [
-        LeaderAndIsr(9, controller_epoch, broker_epoch, (STATE,), ()),
-        UpdateMetadata(9, controller_epoch, broker_epoch, (STATE,), (Broker(1, ()),)),
-        StopReplica(9, controller_epoch, broker_epoch, ()),
+        LeaderAndIsrRequest(9, controller_epoch, broker_epoch, (STATE,), ()),
+        UpdateMetadataRequest(9, controller_epoch, broker_epoch, (STATE,), (Broker(1, ()),)),
+        StopReplicaRequest(9, controller_epoch, broker_epoch, ()),
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_current_request_is_carried_out(index: int) -> None:
 @pytest.mark.parametrize("index", range(3))
 def test_an_older_controller_is_refused(index: int) -> None:
     plane = Plane()
-    plane.handle(StopReplica(9, 4, OURS, ()))
+    plane.handle(StopReplicaRequest(9, 4, OURS, ()))
     plane.recorder.seen.clear()
     assert plane.handle(requests(3, OURS)[index]) is ErrorCode.STALE_CONTROLLER_EPOCH
     assert plane.recorder.seen == []
@@ -111,14 +111,14 @@ def test_a_request_for_another_incarnation_is_refused(index: int, broker_epoch: 
 
 def test_a_refused_request_does_not_raise_the_controller_epoch() -> None:
     plane = Plane()
-    plane.handle(StopReplica(9, 8, OURS - 1, ()))
-    assert plane.handle(StopReplica(9, 3, OURS, ())) is ErrorCode.NONE
+    plane.handle(StopReplicaRequest(9, 8, OURS - 1, ()))
+    assert plane.handle(StopReplicaRequest(9, 3, OURS, ())) is ErrorCode.NONE
 
 
 def test_deleted_topics_leave_the_metadata() -> None:
     plane = Plane()
     plane.handle(requests(3, OURS)[1])
-    plane.handle(UpdateMetadata(9, 3, OURS, (STATE.with_(leader=LEADER_DURING_DELETE),), ()))
+    plane.handle(UpdateMetadataRequest(9, 3, OURS, (STATE.with_(leader=LEADER_DURING_DELETE),), ()))
     assert plane.metadata.topics == {}
     assert plane.news[-1] == ["t"]
 
@@ -155,7 +155,7 @@ def test_controlled_shutdown_asks_again_until_nothing_is_led(
     metadata.update_brokers({2: Broker(2, ())})
     metadata.set_controller(2)
     outcome: list[bool] = []
-    work = hand_over_leaderships(lambda: ControlledShutdown(1, OURS), metadata, channel, clock, 2, 5.0)
+    work = hand_over_leaderships(lambda: ControlledShutdownRequest(1, OURS), metadata, channel, clock, 2, 5.0)
     deferred(work).addCallback(outcome.append)
     clock.advance(11.0)
     assert outcome == [handed_over]

@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 import pytest
 
 from kafkalite.broker.controlled_shutdown import FAREWELL, hand_over_leaderships, say_farewell
-from kafkalite.cluster.control import ControlledShutdown, ControlRequest, ControlResponse
+from kafkalite.cluster.control import ControlledShutdownRequest, ControlRequest, ControlResponse
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker, Endpoint
 from kafkalite.common.errors import ErrorCode
@@ -30,7 +30,7 @@ class Channel:
         self.sent: list[tuple[int, int]] = []
 
     def send(self, broker: Broker, request: ControlRequest) -> Awaitable[ControlResponse]:
-        assert isinstance(request, ControlledShutdown)
+        assert isinstance(request, ControlledShutdownRequest)
         self.sent.append((broker.id, request.broker_epoch))
         answer = self.answers.pop(0)
         result: Future[ControlResponse] = Future()
@@ -65,7 +65,7 @@ def test_hand_over(
     epochs = iter((7, 8, 9, 10))
     outcome: list[bool] = []
     work = hand_over_leaderships(
-        lambda: ControlledShutdown(1, next(epochs)), metadata(controller), channel, clock, 3, BACKOFF
+        lambda: ControlledShutdownRequest(1, next(epochs)), metadata(controller), channel, clock, 3, BACKOFF
     )
     deferred(work).addCallback(outcome.append)
     if seconds:

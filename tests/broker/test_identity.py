@@ -10,7 +10,7 @@ from kafkalite.broker.config import BrokerConfig
 from kafkalite.broker.identity import choose_broker_id
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
-from kafkalite.log.fs import OsFileSystem
+from kafkalite.log.file_system import OsFileSystem
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
 from kafkalite.zk.stores.brokers import BrokerStore

@@ -10,15 +10,15 @@ from twisted.python.failure import Failure
 
 from kafkalite.broker.metadata_watcher import CALM, PACE, PATIENCE, RETRY, MetadataWatcher
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import ConnectionLostError, Watch
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.paths import ensure, set_or_create
 from kafkalite.zk.stores.topics import TopicStore
+from kafkalite.zk.zk_client import ConnectionLostError, Watch
 from kafkalite.zk.znodes.brokers import encode_broker
 from kafkalite.zk.znodes.topics import TopicAssignment, encode_state, encode_topic, state_path, topic_path
 
@@ -31,11 +31,11 @@ class RecordingSink:
     """Notes what replication would be told."""
 
     def __init__(self) -> None:
-        self.states: list[PartitionState] = []
+        self.states: list[LeaderAndIsr] = []
         self.deleted: dict[str, uuid.UUID] = {}
         self.broker_changes = 0
 
-    async def apply_states(self, states: Sequence[PartitionState]) -> None:
+    async def apply_states(self, states: Sequence[LeaderAndIsr]) -> None:
         self.states.extend(states)
 
     async def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
@@ -67,7 +67,7 @@ class World:
         self.write(topic_path("t"), encode_topic(TopicAssignment(topic_id, {0: PartitionAssignment(replicas)})))
 
     def state(self, leader: int, leader_epoch: int, *isr: int) -> None:
-        self.write(state_path(PARTITION), encode_state(PartitionState("t", 0, FIRST, leader, leader_epoch, isr, 1)))
+        self.write(state_path(PARTITION), encode_state(LeaderAndIsr("t", 0, FIRST, leader, leader_epoch, isr, 1)))
 
     def register(self, broker_id: int) -> MemoryZkClient:
         client = self.zookeeper.client()
@@ -274,7 +274,7 @@ def test_topic_that_a_listing_is_too_old_for_is_kept(world: World, monkeypatch: 
     monkeypatch.setattr(TopicStore, "names", stale_names)
     world.topic(FIRST, 1)
     world.state(1, 0, 1)
-    world.cache.apply([PartitionState("t", 0, FIRST, 1, 0, (1,), 1)])
+    world.cache.apply([LeaderAndIsr("t", 0, FIRST, 1, 0, (1,), 1)])
     deferred(world.watcher.start())
     assert world.sink.deleted == {}
     assert world.leader() == 1

@@ -14,8 +14,8 @@ from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
-from kafkalite.zk.port import ConnectionLostError, ZkError
 from kafkalite.zk.stores.brokers import BrokerStore
+from kafkalite.zk.zk_client import ConnectionLostError, ZkError
 
 BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "localhost", 9092),))
 

@@ -11,7 +11,7 @@ from kafkalite.broker.startup import StartSteps
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
-from kafkalite.zk.port import ConnectionLostError, SessionExpiredError, ZkError
+from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError, ZkError
 
 
 class Steps:

@@ -13,7 +13,7 @@ from kafkalite.cli.demo import Scene, judge
 from kafkalite.cli.demo_group import all_read, shared_by
 from kafkalite.cli.flight_reader import ENTRY, entry
 from kafkalite.cli.flights import PARTITIONS, Ledger
-from kafkalite.cli.groups_view import Group, Member
+from kafkalite.cli.groups_view import GroupView, MemberView
 from kafkalite.common.types import TopicPartition
 
 ROWS = 30
@@ -88,12 +88,14 @@ def test_a_readers_word() -> None:
     assert ENTRY.unpack(entry(record)) == (5, 7, zlib.crc32(b"v"))
 
 
-def group(state: str, *members: tuple[str, range], offsets: int = PARTITIONS, end: int = 9) -> Group:
+def group(state: str, *members: tuple[str, range], offsets: int = PARTITIONS, end: int = 9) -> GroupView:
     everything = [TopicPartition("flights", partition) for partition in range(PARTITIONS)]
-    return Group(
+    return GroupView(
         "g",
         state,
-        members=tuple(Member(f"{n}-1", "", n, partitions=tuple(everything[p] for p in parts)) for n, parts in members),
+        members=tuple(
+            MemberView(f"{n}-1", "", n, partitions=tuple(everything[p] for p in parts)) for n, parts in members
+        ),
         committed=dict.fromkeys(everything[:offsets], 9),
         ends=dict.fromkeys(everything, end),
     )
@@ -109,12 +111,12 @@ def group(state: str, *members: tuple[str, range], offsets: int = PARTITIONS, en
         (group("Stable", ("a", range(2)), ("b", range(2, 4)), ("c", range(4, 6))), False),
     ],
 )
-def test_members_that_share_the_topic(seen: Group, shared: bool) -> None:
+def test_members_that_share_the_topic(seen: GroupView, shared: bool) -> None:
     assert shared_by(["b", "a"])(seen) is shared
 
 
 @pytest.mark.parametrize(
     ("seen", "done"), [(group("Stable"), True), (group("Stable", end=10), False), (group("Stable", offsets=5), False)]
 )
-def test_no_lag(seen: Group, done: bool) -> None:
+def test_no_lag(seen: GroupView, done: bool) -> None:
     assert all_read(seen) is done

@@ -13,15 +13,15 @@ from kafkalite.cli.groups import check, chosen, describe, list_groups
 from kafkalite.cli.groups_change import delete, delete_offsets, reset, target_of
 from kafkalite.cli.groups_reset import To
 from kafkalite.cli.groups_source import GroupSource
-from kafkalite.cli.groups_view import Group, Member
+from kafkalite.cli.groups_view import GroupView, MemberView
 from kafkalite.cli.main import UsageError
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from tests.cli.helpers import parse
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
-MODERN = Member("c-1", "/1.2.3.4", "c", "static-1", (T1, T0))
-OLD = Member("g_host-1795262835722-4abc1a60-0", "host", "", partitions=(T0,), is_old=True)
+MODERN = MemberView("c-1", "/1.2.3.4", "c", "static-1", (T1, T0))
+OLD = MemberView("g_host-1795262835722-4abc1a60-0", "host", "", partitions=(T0,), is_old=True)
 LIST = ("--list",)
 RESET = ("--reset-offsets", "--group", "g")
 
@@ -62,7 +62,7 @@ def test_states_whatever_their_case() -> None:
 class Source:
     """Groups by name; ``done`` is what was changed."""
 
-    def __init__(self, *groups: Group, refused: Mapping[TopicPartition, ErrorCode] | None = None) -> None:
+    def __init__(self, *groups: GroupView, refused: Mapping[TopicPartition, ErrorCode] | None = None) -> None:
         self.groups = {group.name: group for group in groups}
         self.refused = refused or {}
         self.done: list[object] = []
@@ -70,9 +70,9 @@ class Source:
     def listing(self) -> list[tuple[str, str, str]]:
         return [(group.name, group.kind, group.state) for group in self.groups.values()]
 
-    def describe(self, names: list[str], *, offsets: bool = True) -> list[Group]:
+    def describe(self, names: list[str], *, offsets: bool = True) -> list[GroupView]:
         assert offsets in (True, False)
-        return [self.groups.get(name) or Group(name, "Dead") for name in names]
+        return [self.groups.get(name) or GroupView(name, "Dead") for name in names]
 
     def partitions(self) -> dict[str, list[int]]:
         return {"t": [0, 1], "u": [0]}
@@ -100,15 +100,15 @@ def act(action: Any, source: Source, *flags: str) -> int:
     return code
 
 
-def group(*members: Member) -> Group:
-    return Group("g", "Stable", (2, "h", 9092), "range", members, {T0: 5, U0: 3}, {T0: 12, T1: 4})
+def group(*members: MemberView) -> GroupView:
+    return GroupView("g", "Stable", (2, "h", 9092), "range", members, {T0: 5, U0: 3}, {T0: 12, T1: 4})
 
 
 def cells(lines: list[str]) -> list[list[str]]:
     return [line.split() for line in lines]
 
 
-EMPTY = Group("e", "Empty", committed={T0: 50, U0: 5})
+EMPTY = GroupView("e", "Empty", committed={T0: 50, U0: 5})
 
 
 def test_listing(capsys: pytest.CaptureFixture[str]) -> None:

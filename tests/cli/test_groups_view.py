@@ -10,8 +10,8 @@ from kafkalite.cli.groups_view import (
     CLASSIC,
     MIXED,
     ZOOKEEPER,
-    Group,
-    Member,
+    GroupView,
+    MemberView,
     group_json,
     list_table,
     members_table,
@@ -23,13 +23,13 @@ from kafkalite.cli.groups_view import (
 from kafkalite.common.types import TopicPartition
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
-MODERN = Member("c-1", "/1.2.3.4", "c", "static-1", (T1, T0))
-IDLE = Member("c-2", "/1.2.3.4", "c")
-OLD = Member("g_host-1795262835722-4abc1a60-0", "host", "", partitions=(T0,), is_old=True)
+MODERN = MemberView("c-1", "/1.2.3.4", "c", "static-1", (T1, T0))
+IDLE = MemberView("c-2", "/1.2.3.4", "c")
+OLD = MemberView("g_host-1795262835722-4abc1a60-0", "host", "", partitions=(T0,), is_old=True)
 
 
-def group(*members: Member, state: str = "Stable", **more: Any) -> Group:
-    return Group("g", state, (2, "h", 9092), "range", members, {T0: 5, U0: 3}, {T0: 12, T1: 4}, **more)
+def group(*members: MemberView, state: str = "Stable", **more: Any) -> GroupView:
+    return GroupView("g", state, (2, "h", 9092), "range", members, {T0: 5, U0: 3}, {T0: 12, T1: 4}, **more)
 
 
 def cells(lines: list[str]) -> list[list[str]]:
@@ -67,7 +67,7 @@ def test_a_mixed_group_shows_both_readers_of_a_partition() -> None:
         (group(MODERN, state="PreparingRebalance"), CLASSIC, "Warning: Consumer group 'g' is rebalancing."),
     ],
 )
-def test_kinds_and_remarks(shown: Group, kind: str, remark: str | None) -> None:
+def test_kinds_and_remarks(shown: GroupView, kind: str, remark: str | None) -> None:
     assert (shown.kind, shown.remark()) == (kind, remark)
 
 
@@ -87,14 +87,14 @@ def test_members_of_a_group() -> None:
 
 def test_states_of_groups() -> None:
     assert cells(state_table(group(MODERN)))[1] == ["g", "h:9092", "(2)", "range", "Stable", "1"]
-    assert cells(state_table(Group("o", "Stable", None, "range", (OLD,))))[1] == [
+    assert cells(state_table(GroupView("o", "Stable", None, "range", (OLD,))))[1] == [
         "o",
         "ZooKeeper",
         "range",
         "Stable",
         "1",
     ]
-    assert cells(state_table(Group("e", "Empty")))[1] == ["e", "-", "-", "Empty", "0"]
+    assert cells(state_table(GroupView("e", "Empty")))[1] == ["e", "-", "-", "Empty", "0"]
 
 
 def test_lists_and_plans() -> None:
@@ -125,7 +125,7 @@ def test_json_of_groups() -> None:
     [member] = group_json(group(OLD), "members")["members"]
     assert (member["zookeeper_consumer"], member["client_id"]) == (True, None)
     assert group_json(group(MODERN), "state")["coordinator"] == {"id": 2, "host": "h", "port": 9092}
-    assert group_json(Group("e", "Empty"), "state")["coordinator"] is None
+    assert group_json(GroupView("e", "Empty"), "state")["coordinator"] is None
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 from kafkalite.cli import reassign_throttles
 from kafkalite.cli.main import UsageError
 from kafkalite.cli.reassign import by_rack, cancel, execute, list_moves, propose, read_assignment, read_log_dirs, verify
-from kafkalite.cli.reassign_log_dirs import Replica
+from kafkalite.cli.reassign_log_dirs import ReplicaPlace
 from kafkalite.cli.reassign_throttles import Throttles, throttles_of
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
@@ -234,7 +234,7 @@ def described(broker: int, **directories: bool) -> dict[str, Any]:
 
 
 def test_the_log_dirs_of_a_file(tmp_path: Path) -> None:
-    assert read_log_dirs(with_log_dirs(tmp_path / "f", "any", "/b")) == {Replica("t", 0, 2): "/b"}
+    assert read_log_dirs(with_log_dirs(tmp_path / "f", "any", "/b")) == {ReplicaPlace("t", 0, 2): "/b"}
     assert read_log_dirs(write(tmp_path / "f", (0, [1, 2]))) == {}
     with pytest.raises(UsageError, match="t-0 has 2 replicas, but 1 log_dirs"):
         read_log_dirs(with_log_dirs(tmp_path / "f", "any"))

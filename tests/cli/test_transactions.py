@@ -12,10 +12,10 @@ import pytest
 
 from kafkalite.cli.main import UsageError, build_parser
 from kafkalite.cli.transaction_queries import (
+    ActiveProducer,
     Description,
     Listing,
     OpenTransaction,
-    Producer,
     TransactionAdmin,
     hanging,
     open_since,
@@ -25,8 +25,8 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 
 TP = TopicPartition("t", 1)
-OPEN = Producer(7, 2, -1, 5, 1_000_000, 40)
-IDLE = Producer(8, 0, 3, 5, 1_000_000, -1)
+OPEN = ActiveProducer(7, 2, -1, 5, 1_000_000, 40)
+IDLE = ActiveProducer(8, 0, 3, 5, 1_000_000, -1)
 ONGOING = Description(2, "tid", 7, 2, "Ongoing", 60000, 1_000_000, (TP, TopicPartition("u", 0)))
 
 

@@ -7,14 +7,14 @@ import uuid
 import pytest
 
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import Broker, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
-def state(epoch: int = 0, version: int = 0, topic_id: uuid.UUID = A, **fields: object) -> PartitionState:
-    plain = PartitionState("t", 0, topic_id, 1, epoch, (1,), 1, version, assignment=PartitionAssignment((1,)))
+def state(epoch: int = 0, version: int = 0, topic_id: uuid.UUID = A, **fields: object) -> LeaderAndIsr:
+    plain = LeaderAndIsr("t", 0, topic_id, 1, epoch, (1,), 1, version, assignment=PartitionAssignment((1,)))
     return plain.with_(**fields)
 
 
@@ -31,7 +31,7 @@ def state(epoch: int = 0, version: int = 0, topic_id: uuid.UUID = A, **fields: o
         (state(5, 8, ZERO_UUID), True),
     ],
 )
-def test_order(second: PartitionState, taken: bool) -> None:
+def test_order(second: LeaderAndIsr, taken: bool) -> None:
     cache = MetadataCache()
     first = state(5, 7)
     assert cache.apply([first]) == [first]
@@ -81,7 +81,7 @@ def test_removed_topics_do_not_come_back() -> None:
 def test_a_leader_of_minus_two_is_the_end_of_that_topic_only() -> None:
     cache = MetadataCache()
     cache.apply([state(), state(partition=1)])
-    end = PartitionState("t", 0, A, -2)
+    end = LeaderAndIsr("t", 0, A, -2)
     assert cache.apply([end]) == [end]
     assert dict(cache.partitions("t")) == {}
     assert cache.is_forgotten(A)

@@ -14,7 +14,7 @@ from kafka.errors import KafkaTimeoutError, LogTruncationError, OffsetOutOfRange
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.consumer.config import ConsumerConfig
-from kafkalite.consumer.fetcher import Fetcher
+from kafkalite.consumer.fetcher import ConsumerFetcher
 from kafkalite.consumer.stream import Stream
 
 T0 = TopicPartition("t", 0)
@@ -103,7 +103,7 @@ def fetched(turns: list[Turn], start: int | None, reset: str = "smallest") -> tu
     """The offsets that arrive where the library plays ``turns``, and how far the stream says that it was read."""
     Library.script = turns
     stream = Stream(100)
-    fetcher = Fetcher(stream, ConsumerConfig("zk", "g", auto_offset_reset=reset))
+    fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g", auto_offset_reset=reset))
     fetcher.meet(["h:1"])
     fetcher.fetch(*stream.begin({T0: start}))
     assert Library.played.wait(10)
@@ -152,7 +152,7 @@ def test_the_library_is_used_without_a_group(library: type[Library]) -> None:
 def test_brokers_that_are_all_gone(library: type[Library]) -> None:
     """Another client is made where none of the brokers is there that the last one was told of."""
     stream = Stream(100)
-    fetcher = Fetcher(stream, ConsumerConfig("zk", "g"))
+    fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g"))
     for number, brokers in enumerate((["h:1", "h:2"], ["h:2", "h:3"], ["h:4"])):
         fetcher.meet(brokers)
         fetcher.fetch(*stream.begin({T0: number}))
@@ -163,7 +163,7 @@ def test_brokers_that_are_all_gone(library: type[Library]) -> None:
 
 def test_nothing_is_fetched_from_nobody(library: type[Library]) -> None:
     stream = Stream(100)
-    fetcher = Fetcher(stream, ConsumerConfig("zk", "g"))
+    fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g"))
     fetcher.fetch(*stream.begin({T0: 0}))
     fetcher.meet([])
     fetcher.close()
@@ -173,7 +173,7 @@ def test_nothing_is_fetched_from_nobody(library: type[Library]) -> None:
 def test_an_error_that_nobody_expected_reaches_the_reader(library: type[Library]) -> None:
     library.script = [fail(ZeroDivisionError("a bug"))]
     stream = Stream(100)
-    fetcher = Fetcher(stream, ConsumerConfig("zk", "g"))
+    fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g"))
     fetcher.meet(["h:1"])
     fetcher.fetch(*stream.begin({T0: 0}))
     with pytest.raises(ZeroDivisionError, match="a bug"):

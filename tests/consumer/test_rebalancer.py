@@ -19,8 +19,8 @@ from kafkalite.consumer.stream import Record, Stream
 from kafkalite.consumer.subscription import Subscription
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import ConnectionLostError, NoNodeError
 from kafkalite.zk.stores.paths import ensure, set_or_create
+from kafkalite.zk.zk_client import ConnectionLostError, NoNodeError
 from kafkalite.zk.znodes.brokers import broker_path, encode_broker
 from kafkalite.zk.znodes.topics import TopicAssignment, encode_topic, topic_path
 

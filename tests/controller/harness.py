@@ -7,8 +7,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from kafkalite.cluster.control import ControlRequest, ControlResponse, LeaderAndIsr, StopReplica, UpdateMetadata
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.control import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
@@ -187,7 +193,7 @@ class House:
         if notify:
             run(self.notifications.create_isr_change([tp(name)]))
 
-    def read(self, name: str) -> PartitionState | None:
+    def read(self, name: str) -> LeaderAndIsr | None:
         return run(self.topics.state(tp(name)))
 
     def state(self, name: str) -> str:
@@ -209,15 +215,15 @@ class House:
         return "\n".join(f"{broker_id} <- {self._text(request)}" for broker_id, request in notes)
 
     def _text(self, request: ControlRequest) -> str:
-        if isinstance(request, (LeaderAndIsr, UpdateMetadata)):
-            kind = "lead/follow" if isinstance(request, LeaderAndIsr) else "metadata"
+        if isinstance(request, (LeaderAndIsrRequest, UpdateMetadataRequest)):
+            kind = "lead/follow" if isinstance(request, LeaderAndIsrRequest) else "metadata"
             states = [
                 f"{s.topic_partition}: {s.leader}/{s.leader_epoch} [{numbers(s.isr)}]"
                 for s in sorted(request.states, key=lambda s: s.topic_partition)
             ]
             alive = numbers([broker.id for broker in request.brokers])
             return f"{kind} ({alive}) " + "; ".join(states) if states else f"{kind} ({alive})"
-        assert isinstance(request, StopReplica)
+        assert isinstance(request, StopReplicaRequest)
         stops = [
             f"{p.topic_partition} at {p.leader_epoch}{' and delete' if p.delete else ''}"
             for p in sorted(request.partitions, key=lambda p: p.topic_partition)

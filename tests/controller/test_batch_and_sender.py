@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import uuid
 
-from kafkalite.cluster.control import ControlRequest, ControlResponse, LeaderAndIsr, StopReplica, UpdateMetadata
-from kafkalite.cluster.model import Broker, PartitionAssignment, PartitionState
+from kafkalite.cluster.control import (
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller.answers import leader_and_isr_answer, stop_replica_answer
-from kafkalite.controller.batch import RequestBatch
-from kafkalite.controller.context import ControllerContext
-from kafkalite.controller.leadership import imbalanced
-from kafkalite.controller.sender import Sender
+from kafkalite.controller.channel_manager import ControllerChannelManager
+from kafkalite.controller.controller_context import ControllerContext
+from kafkalite.controller.replica_leader_elections import imbalanced
+from kafkalite.controller.request_batch import ControllerBrokerRequestBatch
+from kafkalite.controller.responses import leader_and_isr_answer, stop_replica_answer
 from kafkalite.testing.clock import ManualClock
 from kafkalite.zk.znodes.topics import TopicAssignment
 
@@ -25,24 +31,24 @@ ONE, TWO = Broker(1, (), epoch=11), Broker(2, (), epoch=12)
 def context() -> ControllerContext:
     found = ControllerContext(brokers={1: ONE, 2: TWO})
     found.put_topic("t", TopicAssignment(ID, {0: PartitionAssignment((1, 2))}), 0)
-    found.set_state(PartitionState("t", 0, leader=1, leader_epoch=0, isr=(1, 2), zk_version=0))
+    found.set_state(LeaderAndIsr("t", 0, leader=1, leader_epoch=0, isr=(1, 2), zk_version=0))
     return found
 
 
 def test_many_changes_are_one_request_of_a_kind() -> None:
     known = context()
-    batch = RequestBatch(known, 1, 5)
+    batch = ControllerBrokerRequestBatch(known, 1, 5)
     for epoch in range(3):
         batch.state(known.states[TP].with_(leader_epoch=epoch))
     requests = batch.take()
     assert [(broker.id, type(request)) for broker, request in requests] == [
-        (1, LeaderAndIsr),
-        (1, UpdateMetadata),
-        (2, LeaderAndIsr),
-        (2, UpdateMetadata),
+        (1, LeaderAndIsrRequest),
+        (1, UpdateMetadataRequest),
+        (2, LeaderAndIsrRequest),
+        (2, UpdateMetadataRequest),
     ]
     for broker, request in requests:
-        assert isinstance(request, (LeaderAndIsr, UpdateMetadata))
+        assert isinstance(request, (LeaderAndIsrRequest, UpdateMetadataRequest))
         assert (request.controller_id, request.controller_epoch, request.broker_epoch) == (1, 5, broker.epoch)
         assert [state.leader_epoch for state in request.states] == [2]
         assert request.states[0].topic_id == ID
@@ -51,21 +57,21 @@ def test_many_changes_are_one_request_of_a_kind() -> None:
 
 def test_the_last_word_counts() -> None:
     known = context()
-    batch = RequestBatch(known, 1, 5)
+    batch = ControllerBrokerRequestBatch(known, 1, 5)
     batch.order(1, known.states[TP])
     batch.stop(1, TP, 3, delete=True)
     batch.stop(2, TP, 3, delete=True)
     batch.order(2, known.states[TP])
     batch.stop(9, TP, 3, delete=True)
     (first, stop), (second, order) = batch.take()
-    assert isinstance(stop, StopReplica) and isinstance(order, LeaderAndIsr)
+    assert isinstance(stop, StopReplicaRequest) and isinstance(order, LeaderAndIsrRequest)
     assert (first.id, second.id) == (1, 2)
     assert stop.partitions[0].topic_id == ID
 
 
 def test_answers() -> None:
     state = context().states[TP]
-    request = LeaderAndIsr(1, 5, 12, (state,), ())
+    request = LeaderAndIsrRequest(1, 5, 12, (state,), ())
     broken = ControlResponse(ErrorCode.NONE, ((TP, ErrorCode.KAFKA_STORAGE_ERROR),))
     well = ControlResponse(ErrorCode.NONE)
     news = leader_and_isr_answer(TWO, request, broken, {})
@@ -75,10 +81,10 @@ def test_answers() -> None:
     assert back is not None and (back.offline, back.online) == ((), (TP,))
     assert leader_and_isr_answer(TWO, request, well, {}) is None
     known = context()
-    batch = RequestBatch(known, 1, 5)
+    batch = ControllerBrokerRequestBatch(known, 1, 5)
     batch.stop(2, TP, -2, delete=True)
     ((_, stop),) = batch.take()
-    assert isinstance(stop, StopReplica)
+    assert isinstance(stop, StopReplicaRequest)
     for code, deleted in ((ErrorCode.NONE, True), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)):
         answer = stop_replica_answer(TWO, stop, ControlResponse(ErrorCode.NONE, ((TP, code),)))
         assert answer is not None and bool(answer.deleted) is deleted
@@ -111,10 +117,10 @@ class Wire:
 
 def test_one_at_a_time_in_order_and_again_until_answered() -> None:
     wire, clock, heard = Wire(), ManualClock(), list[int]()
-    sender = Sender(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.id))
+    sender = ControllerChannelManager(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.id))
     sender.add_broker(ONE)
     sender.add_broker(TWO)
-    first, second = (LeaderAndIsr(1, epoch, 11, (), ()) for epoch in (5, 6))
+    first, second = (LeaderAndIsrRequest(1, epoch, 11, (), ()) for epoch in (5, 6))
     for request in (first, second):
         sender.send(ONE, request)
     sender.send(TWO, first)
@@ -130,9 +136,9 @@ def test_one_at_a_time_in_order_and_again_until_answered() -> None:
 
 def test_another_incarnation_gets_nothing_of_the_old_ones() -> None:
     wire, clock, heard = Wire(), ManualClock(), list[int]()
-    sender = Sender(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.epoch))
+    sender = ControllerChannelManager(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.epoch))
     sender.add_broker(ONE)
-    request = LeaderAndIsr(1, 5, 11, (), ())
+    request = LeaderAndIsrRequest(1, 5, 11, (), ())
     sender.send(ONE, request)
     sender.send(ONE, request)
     again = Broker(1, (), epoch=99)
@@ -151,9 +157,9 @@ def test_another_incarnation_gets_nothing_of_the_old_ones() -> None:
 def test_a_broker_that_does_not_know_its_registration_yet_is_told_again() -> None:
     """The controller's watch was faster than the answer to the broker: what is dropped now nobody says again."""
     wire, clock, heard = Wire(), ManualClock(), list[ErrorCode]()
-    sender = Sender(wire, clock, 0.1, lambda _, __, response: heard.append(response.error))
+    sender = ControllerChannelManager(wire, clock, 0.1, lambda _, __, response: heard.append(response.error))
     sender.add_broker(ONE)
-    request = LeaderAndIsr(1, 5, 11, (), ())
+    request = LeaderAndIsrRequest(1, 5, 11, (), ())
     sender.send(ONE, request)
     wire.asked[0][2].callback(ControlResponse(ErrorCode.STALE_BROKER_EPOCH))
     clock.advance(0.1)

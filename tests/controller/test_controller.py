@@ -8,13 +8,18 @@ from textwrap import dedent
 
 import pytest
 
-from kafkalite.cluster.control import ControlledShutdown, ControlResponse, LeaderAndIsr, UpdateMetadata
+from kafkalite.cluster.control import (
+    ControlledShutdownRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    UpdateMetadataRequest,
+)
 from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import ZERO_UUID
 from kafkalite.controller.controller import ControllerConfig
-from kafkalite.zk.port import Check, Create, Delete, MultiError, SetData
 from kafkalite.zk.stores.paths import ensure
+from kafkalite.zk.zk_client import Check, Create, Delete, MultiError, SetData
 from kafkalite.zk.znodes import topics as topic_znodes
 from kafkalite.zk.znodes.brokers import encode_broker
 from kafkalite.zk.znodes.controller import encode_controller
@@ -279,7 +284,7 @@ def test_a_refusal_is_not_of_yesterday() -> None:
     house.leader_writes("t-0", [1], notify=False)
     house.leader_writes("t-0", [1, 2], notify=False)
     broker = run(house.controllers[3]._stores.brokers.live())[1]
-    assert run(controller.controlled_shutdown(ControlledShutdown(1, broker.epoch))).partitions == ()
+    assert run(controller.controlled_shutdown(ControlledShutdownRequest(1, broker.epoch))).partitions == ()
     assert house.state("t-0") == "leader 2 epoch 4 isr 1,2 by 1"
 
 
@@ -302,7 +307,7 @@ def test_missing_topic_ids_are_added() -> None:
     found = run(house.topics.assignment("old"))
     assert found is not None and found[0].topic_id is not None
     _, request = house.notes[-1]
-    assert isinstance(request, UpdateMetadata)
+    assert isinstance(request, UpdateMetadataRequest)
     assert request.states[0].topic_id == found[0].topic_id != ZERO_UUID
 
 
@@ -340,9 +345,9 @@ def test_controlled_shutdown() -> None:
     house.leader_writes("t-3", [2])
     house.take()
     broker = run(house.controllers[1]._stores.brokers.live())[2]
-    stale = run(controller.controlled_shutdown(ControlledShutdown(2, broker.epoch - 1)))
+    stale = run(controller.controlled_shutdown(ControlledShutdownRequest(2, broker.epoch - 1)))
     assert stale.error is ErrorCode.STALE_BROKER_EPOCH
-    response = run(controller.controlled_shutdown(ControlledShutdown(2, broker.epoch)))
+    response = run(controller.controlled_shutdown(ControlledShutdownRequest(2, broker.epoch)))
     assert response.error is ErrorCode.NONE
     assert [str(partition) for partition, _ in response.partitions] == ["t-3"]
     # Broker 2 follows to its end where an ISR of one would remain; the leader takes it out when it is gone.
@@ -371,7 +376,7 @@ def test_a_failed_log_directory() -> None:
         ErrorCode.NONE,
         tuple(
             (state.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR)
-            for state in (request.states if isinstance(request, LeaderAndIsr) else ())
+            for state in (request.states if isinstance(request, LeaderAndIsrRequest) else ())
             if broker_id == 1 and state.topic_partition in failed
         ),
     )
@@ -424,7 +429,7 @@ def test_who_is_not_controller_says_so() -> None:
     with pytest.raises(ApiError) as caught:
         run(other.elect_leaders("preferred", None))
     assert caught.value.code is ErrorCode.NOT_CONTROLLER
-    assert run(other.controlled_shutdown(ControlledShutdown(1, 1))).error is ErrorCode.NOT_CONTROLLER
+    assert run(other.controlled_shutdown(ControlledShutdownRequest(1, 1))).error is ErrorCode.NOT_CONTROLLER
 
 
 def test_stopping_gives_the_claim_up() -> None:
@@ -458,20 +463,20 @@ def test_a_topic_replaced_behind_our_back_is_another_topic() -> None:
     )
     assert house.state("t-0") == "leader 2 epoch 0 isr 2 by 1"
     request = house.notes[-1][1]
-    assert isinstance(request, UpdateMetadata)
+    assert isinstance(request, UpdateMetadataRequest)
     assert request.states[0].topic_id == new.topic_id
 
 
 def test_an_error_of_our_own_is_healed_by_reading_everything_again() -> None:
     house = House().start(1)
     controller = house.control(1)
-    office = controller._office
-    assert office is not None
+    processor = controller._processor
+    assert processor is not None
 
     async def fail() -> None:
         raise RuntimeError("a bug")
 
-    office.topics.topics_changed = fail  # type: ignore[method-assign]
+    processor.topics.topics_changed = fail  # type: ignore[method-assign]
     house.topic("t", {0: [1]})
     assert house.state("t-0") == "none"
     house.clock.advance(31)
@@ -506,7 +511,7 @@ def test_broker_that_shuts_down_is_not_elected_when_the_controller_goes_on_after
     house = House().start(1, 2, 3)
     controller = house.control(3)
     house.topic("t", {0: [1, 2]})
-    request = ControlledShutdown(1, house.epoch(1))
+    request = ControlledShutdownRequest(1, house.epoch(1))
     assert run(controller.controlled_shutdown(request)) == ControlResponse(ErrorCode.NONE)
     house.kill(2)
     assert house.state("t-0") == "leader -1 epoch 2 isr 1,2 by 1"

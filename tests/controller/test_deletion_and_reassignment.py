@@ -8,11 +8,11 @@ from textwrap import dedent
 
 import pytest
 
-from kafkalite.cluster.control import ControlRequest, ControlResponse, LeaderAndIsr, StopReplica
+from kafkalite.cluster.control import ControlRequest, ControlResponse, LeaderAndIsrRequest, StopReplicaRequest
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.controller.controller import ControllerConfig
-from kafkalite.controller.reassignment import reassign_to
+from kafkalite.controller.partition_reassignments import reassign_to
 from kafkalite.zk.stores.batches import bundles
 
 from .harness import House, run, tp
@@ -95,7 +95,7 @@ def test_a_replica_that_could_not_be_deleted_is_tried_again_after_a_restart() ->
     house.topic("t", {0: [1, 2]})
 
     def fail(broker_id: int, request: ControlRequest) -> ControlResponse:
-        if broker_id == 2 and isinstance(request, StopReplica):
+        if broker_id == 2 and isinstance(request, StopReplicaRequest):
             return ControlResponse(ErrorCode.NONE, ((tp("t-0"), ErrorCode.KAFKA_STORAGE_ERROR),))
         return ControlResponse(ErrorCode.NONE)
 
@@ -130,7 +130,7 @@ def test_broker_that_restarts_while_its_topic_is_being_deleted_is_told_again() -
 
 def refuse_the_log(broker_id: int, request: ControlRequest) -> ControlResponse:
     """The answers where the disk of broker 2 has no room for a new log."""
-    if broker_id == 2 and isinstance(request, LeaderAndIsr):
+    if broker_id == 2 and isinstance(request, LeaderAndIsrRequest):
         errors = tuple((state.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR) for state in request.states)
         return ControlResponse(ErrorCode.NONE, errors)
     return ControlResponse(ErrorCode.NONE)
@@ -312,7 +312,7 @@ def test_a_cancellation_that_would_lose_the_data_is_refused() -> None:
     # The target leads alone, but the controller has not completed the move yet.
     from kafkalite.zk.znodes import topics
 
-    controller._office.term._watches.clear()  # type: ignore[union-attr]
+    controller._processor.active._watches.clear()  # type: ignore[union-attr]
     house.controller_clients[1]._data_watches.clear()
     run(client.set(topics.state_path(tp("t-0")), topics.encode_state(state.with_(leader=3, isr=(3,)))))
     (code, message) = run(controller.alter_reassignments({tp("t-0"): None}))[tp("t-0")]
@@ -480,7 +480,7 @@ def test_whatever_is_interrupted_is_brought_to_its_end_by_the_next_controller(
     scenario: Callable[[House], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # One operation a transaction, so that a crash may come between any two.
-    monkeypatch.setattr("kafkalite.zk.stores.fenced.bundles", partial(bundles, max_ops=1))
+    monkeypatch.setattr("kafkalite.zk.stores.fenced_write.bundles", partial(bundles, max_ops=1))
     undisturbed = prepare()
     scenario(undisturbed)
     expected = picture(undisturbed)

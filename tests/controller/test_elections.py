@@ -6,21 +6,21 @@ from collections.abc import Collection
 
 import pytest
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller import elections, partition_states, replica_states
 from kafkalite.controller.elections import Plan, Refused
-from kafkalite.controller.partition_states import IllegalTransitionError, PartitionPhase
-from kafkalite.controller.replica_states import ReplicaPhase
+from kafkalite.controller.partition_states import IllegalPartitionTransitionError, PartitionState
+from kafkalite.controller.replica_states import ReplicaState
 
 TP = TopicPartition("t", 0)
 
 
 def state(
     leader: int, isr: tuple[int, ...], replicas: tuple[int, ...] = (1, 2, 3), **kind: tuple[int, ...]
-) -> PartitionState:
-    return PartitionState(
+) -> LeaderAndIsr:
+    return LeaderAndIsr(
         "t",
         0,
         leader=leader,
@@ -84,7 +84,7 @@ NOBODY = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE.name
         (state(-1, (2,)), (2,), False, "2 [2]"),
     ],
 )
-def test_offline(before: PartitionState, alive: tuple[int, ...], unclean: bool, expected: str) -> None:
+def test_offline(before: LeaderAndIsr, alive: tuple[int, ...], unclean: bool, expected: str) -> None:
     assert show(elections.elect_offline(online(*alive), 5, unclean)(before)) == expected
 
 
@@ -97,7 +97,7 @@ def test_offline(before: PartitionState, alive: tuple[int, ...], unclean: bool, 
         (state(2, (2, 1)), (2, 3), "PREFERRED_LEADER_NOT_AVAILABLE"),
     ],
 )
-def test_preferred(before: PartitionState, alive: tuple[int, ...], expected: str) -> None:
+def test_preferred(before: LeaderAndIsr, alive: tuple[int, ...], expected: str) -> None:
     assert show(elections.elect_preferred(online(*alive), 5)(before)) == expected
 
 
@@ -110,7 +110,7 @@ def test_preferred(before: PartitionState, alive: tuple[int, ...], expected: str
         (state(1, (1, 2), (3,)), (1, 2, 3), NOBODY),
     ],
 )
-def test_reassignment_completed(before: PartitionState, alive: tuple[int, ...], expected: str) -> None:
+def test_reassignment_completed(before: LeaderAndIsr, alive: tuple[int, ...], expected: str) -> None:
     assert show(elections.elect_for_reassignment(online(*alive), 5)(before)) == expected
 
 
@@ -123,7 +123,7 @@ def test_reassignment_completed(before: PartitionState, alive: tuple[int, ...], 
         (state(3, (3,), (1, 2)), (1, 2, 3), "INVALID_REPLICA_ASSIGNMENT"),
     ],
 )
-def test_reassignment_begun(before: PartitionState, alive: tuple[int, ...], expected: str) -> None:
+def test_reassignment_begun(before: LeaderAndIsr, alive: tuple[int, ...], expected: str) -> None:
     assert show(elections.reassign(online(*alive), 5)(before)) == expected
 
 
@@ -139,7 +139,7 @@ def test_reassignment_begun(before: PartitionState, alive: tuple[int, ...], expe
         (state(1, (1, 2)), {2}, "stays"),
     ],
 )
-def test_controlled_shutdown(before: PartitionState, stopping: set[int], expected: str) -> None:
+def test_controlled_shutdown(before: LeaderAndIsr, stopping: set[int], expected: str) -> None:
     assert show(elections.move_off(online(1, 2, 3), 5, stopping)(before)) == expected
 
 
@@ -160,16 +160,14 @@ def test_controlled_shutdown(before: PartitionState, stopping: set[int], expecte
         (state(1, (1, 3), (1, 2)), (1, 2, 3), (), "1 [1]"),
     ],
 )
-def test_drop_replicas(
-    before: PartitionState, alive: tuple[int, ...], stopping: tuple[int, ...], expected: str
-) -> None:
+def test_drop_replicas(before: LeaderAndIsr, alive: tuple[int, ...], stopping: tuple[int, ...], expected: str) -> None:
     plan = elections.drop_replicas(Registered(alive, stopping), 5)
     assert show(plan(before)) == expected
 
 
 def test_first_state() -> None:
     first = elections.first_state(TP, PartitionAssignment((3, 1, 2)), online(1, 2), 5)
-    assert isinstance(first, PartitionState)
+    assert isinstance(first, LeaderAndIsr)
     assert (first.leader, first.isr, first.leader_epoch, first.zk_version) == (1, (1, 2), 0, 0)
     assert isinstance(elections.first_state(TP, PartitionAssignment((3,)), online(1), 5), Refused)
 
@@ -190,15 +188,17 @@ def test_partition_transitions() -> None:
         "OFFLINE OFFLINE",
         "OFFLINE NON_EXISTENT",
     }
-    with pytest.raises(IllegalTransitionError, match="t-0 cannot go from OnlinePartition to NonExistentPartition"):
-        partition_states.check_transition(TP, PartitionPhase.ONLINE, PartitionPhase.NON_EXISTENT)
+    with pytest.raises(
+        IllegalPartitionTransitionError, match="t-0 cannot go from OnlinePartition to NonExistentPartition"
+    ):
+        partition_states.check_transition(TP, PartitionState.ONLINE, PartitionState.NON_EXISTENT)
 
 
-@pytest.mark.parametrize("after", list(ReplicaPhase))
-@pytest.mark.parametrize("before", list(ReplicaPhase))
-def test_replica_transitions(before: ReplicaPhase, after: ReplicaPhase) -> None:
+@pytest.mark.parametrize("after", list(ReplicaState))
+@pytest.mark.parametrize("before", list(ReplicaState))
+def test_replica_transitions(before: ReplicaState, after: ReplicaState) -> None:
     if before in replica_states.LEGAL_PREDECESSORS[after]:
         replica_states.check_transition("r", before, after)
     else:
-        with pytest.raises(IllegalTransitionError):
+        with pytest.raises(IllegalPartitionTransitionError):
             replica_states.check_transition("r", before, after)

@@ -9,18 +9,18 @@ from kafkalite.common.errors import ApiError
 from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, remove_cleaned
 from kafkalite.log.cleaner.job import (
     Abort,
-    Aborted,
     Cleaned,
     CleanerConfig,
+    CleaningAborted,
+    CleaningFailed,
     CleanJob,
-    Failed,
     Order,
     Report,
     decode,
     encode,
 )
 from kafkalite.log.cleaner.plan import log_to_clean, make_job
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.file_system import FileSystem
 from kafkalite.log.log import Log
 from kafkalite.record.batch import CorruptRecordError, iter_headers
 from kafkalite.record.records import Record, encode_batch, iter_records
@@ -101,18 +101,18 @@ class StepWorker:
         order = self.orders.pop(0)
         if isinstance(order, Abort):
             remove_cleaned(self.fs, self._folder)
-            self.tell(Aborted(order.number))
+            self.tell(CleaningAborted(order.number))
             return
         self._folder = order.folder
         try:
             self.tell(Cleaner(self.fs, self._check, lambda: 0.0, _rest).clean(order, self.tell))
         except RoundAborted:
             remove_cleaned(self.fs, self._folder)
-            self.tell(Aborted(order.number))
+            self.tell(CleaningAborted(order.number))
         except OSError as error:
-            self.tell(Failed(order.number, str(error), error.errno or 0))
+            self.tell(CleaningFailed(order.number, str(error), error.errno or 0))
         except (CorruptRecordError, ApiError) as error:
-            self.tell(Failed(order.number, str(error)))
+            self.tell(CleaningFailed(order.number, str(error)))
 
 
 def _rest(_seconds: float) -> None:

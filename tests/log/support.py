@@ -13,10 +13,10 @@ from twisted.python.failure import Failure
 
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.config import LogConfig
-from kafkalite.log.fs import FilePool, FileSystem
-from kafkalite.log.loader import LogLoader
+from kafkalite.log.file_system import FilePool, FileSystem
 from kafkalite.log.log import Log
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_loader import LogLoader
 from kafkalite.log.services import LogServices
 from kafkalite.record.batch import iter_headers
 from kafkalite.record.records import Record, encode_batch

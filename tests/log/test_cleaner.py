@@ -15,9 +15,9 @@ from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, discard_cleaned
 from kafkalite.log.cleaner.job import Cleaned, CleanerConfig
 from kafkalite.log.cleaner.offset_map import BYTES_PER_KEY
 from kafkalite.log.cleaner.plan import log_to_clean, make_job
-from kafkalite.log.files import CLEANED_SUFFIX
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.file_system import FileSystem
 from kafkalite.log.log import Log
+from kafkalite.log.partition_folder import CLEANED_SUFFIX
 from kafkalite.record.batch import CorruptRecordError, iter_headers
 from kafkalite.record.records import Record, encode_batch
 from tests.log.cleaner_support import Update, clean, contents, random_updates, table, updates

@@ -10,11 +10,11 @@ import pytest
 
 from kafkalite.common.tasks import InlineExecutor
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.cleaner.job import Abort, Aborted, CleanJob, Failed
+from kafkalite.log.cleaner.job import Abort, CleaningAborted, CleaningFailed, CleanJob
 from kafkalite.log.cleaner.log_cleaner import IDLE_SECONDS
-from kafkalite.log.config import LogConfig
 from kafkalite.log.log import Log
-from kafkalite.log.manager import LogManager
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_manager import LogManager
 from kafkalite.testing.clock import ManualClock
 from tests.log.cleaner_support import QuickFileSystem, StepPool, contents, table, updates
 from tests.log.support import NOW, fill, run
@@ -244,7 +244,7 @@ def test_truncation_gives_the_round_up_at_once(house: House) -> None:
     assert job.number == abort.number
     worker.orders.clear()
     # The files went under its hands.
-    worker.tell(Failed(abort.number, "no such file", errno.ENOENT))
+    worker.tell(CleaningFailed(abort.number, "no such file", errno.ENOENT))
     assert [order.segments[-1].base_offset for order in house.orders] == [10]
     house.pool.work()
     assert [offset for offset, _, _ in contents(log)] == [19]
@@ -354,7 +354,7 @@ def failing(house: House, code: int) -> Log:
     house.look()
     worker = house.pool.workers[0]
     number = worker.orders.pop().number
-    worker.tell(Failed(number, "no luck", code))
+    worker.tell(CleaningFailed(number, "no luck", code))
     return log
 
 
@@ -423,8 +423,8 @@ def test_reports_of_another_round_are_passed_over(house: House) -> None:
     log = house.dirty("t")
     house.look()
     worker = house.pool.workers[0]
-    worker.tell(Aborted(worker.orders[0].number + 7))
-    worker.tell(Failed(worker.orders[0].number - 1, "old"))
+    worker.tell(CleaningAborted(worker.orders[0].number + 7))
+    worker.tell(CleaningFailed(worker.orders[0].number - 1, "old"))
     assert house.manager._cleaner is not None
     assert house.manager._cleaner.is_busy(log.topic_partition)
     house.pool.work()

@@ -12,13 +12,13 @@ import pytest
 from kafkalite.common.errors import ApiError, ErrorCode, StartupError
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.config import LogConfig
 from kafkalite.log.log import Log
-from kafkalite.log.manager import LogManager
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_manager import LogManager
 from kafkalite.log.values import AbortedTxn
 
 from .support import FULL, NOW, batch, marker, read_all, run
-from .test_manager import ID, House, kill, tp
+from .test_log_manager import ID, House, kill, tp
 
 PIECE = 1 << 20
 SMALL = LogConfig(segment_bytes=1000)

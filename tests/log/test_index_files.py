@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.log.files import Folder
-from kafkalite.log.fs import FilePool
+from kafkalite.log.file_system import FilePool
 from kafkalite.log.offset_index import OffsetIndex
+from kafkalite.log.partition_folder import Folder
 from kafkalite.log.time_index import TimeIndex
 
 from .support import FULL, FaultyFileSystem

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.log.config import LogConfig
 from kafkalite.log.log import Log
+from kafkalite.log.log_config import LogConfig
 from kafkalite.record.batch import iter_headers
 
 from .support import NOW, LogHouse, batch, read_all

@@ -11,8 +11,8 @@ import pytest
 
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.fs import OsFileSystem
-from kafkalite.log.manager import LogManager
+from kafkalite.log.file_system import OsFileSystem
+from kafkalite.log.log_manager import LogManager
 from kafkalite.testing.clock import ManualClock
 
 from .support import NOW, batch

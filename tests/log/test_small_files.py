@@ -11,11 +11,11 @@ import pytest
 from kafkalite.common.errors import ConfigError, StartupError
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.checkpoints import CheckpointError, decode_offsets, encode_offsets
-from kafkalite.log.config import log_config
-from kafkalite.log.files import Folder, deleted_dir_name, dir_name, parse_dir_name, parse_file_name
-from kafkalite.log.fs import File, FileHolder, FilePool, FileSystem
+from kafkalite.log.file_system import File, FileHolder, FilePool, FileSystem
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
+from kafkalite.log.log_config import log_config
 from kafkalite.log.meta_properties import decode_meta_properties, encode_meta_properties, stored_broker_id
+from kafkalite.log.partition_folder import Folder, deleted_dir_name, dir_name, parse_dir_name, parse_file_name
 from kafkalite.log.partition_metadata import decode_partition_metadata, encode_partition_metadata
 
 

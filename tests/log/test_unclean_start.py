@@ -13,9 +13,9 @@ from kafkalite.common.errors import ApiError
 from kafkalite.common.tasks import InlineExecutor
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.checkpoints import LOG_START_OFFSET, RECOVERY_POINT, decode_offsets
-from kafkalite.log.config import LogConfig
 from kafkalite.log.log import Log
-from kafkalite.log.manager import LogManager
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_manager import LogManager
 from kafkalite.testing.clock import ManualClock
 
 from .support import FULL, NOW, FaultyFileSystem, LogHouse, batch, fill, run

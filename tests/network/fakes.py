@@ -12,7 +12,7 @@ from typing import Any
 from twisted.internet.task import Clock
 
 from kafkalite.common.tasks import Future
-from kafkalite.network import output
+from kafkalite.network import output_queue
 from kafkalite.network.connection import Connection
 from kafkalite.network.request import Request
 from kafkalite.network.server import KafkaServer, NetworkLimits
@@ -191,9 +191,9 @@ def answers(data: bytes | bytearray) -> list[tuple[int, bytes]]:
 @contextmanager
 def memory_files() -> Iterator[None]:
     """File regions reach fake sockets."""
-    original = output.send_file
-    output.send_file = fake_send_file
+    original = output_queue.send_file
+    output_queue.send_file = fake_send_file
     try:
         yield
     finally:
-        output.send_file = original
+        output_queue.send_file = original

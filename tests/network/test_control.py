@@ -14,22 +14,22 @@ from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransport
 
 from kafkalite.cluster.control import (
-    ControlledShutdown,
+    ControlledShutdownRequest,
     ControlRequest,
     ControlResponse,
-    LeaderAndIsr,
-    StopPartition,
-    StopReplica,
-    UpdateMetadata,
+    LeaderAndIsrRequest,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
 )
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.network.client import ConnectionLost
-from kafkalite.network.complaints import Complaints
 from kafkalite.network.control import MAX_WAITING, ControlChannel, ControlServer
 from kafkalite.network.control_codec import decode, encode
+from kafkalite.network.rate_limited_log import RateLimitedLog
 from kafkalite.protocol.errors import ProtocolError
 
 TOPIC_ID = uuid.UUID(int=5)
@@ -39,28 +39,28 @@ BROKERS = (
 )
 
 
-def state(topic: str, partition: int) -> PartitionState:
+def state(topic: str, partition: int) -> LeaderAndIsr:
     assignment = PartitionAssignment((1, 2, 3), (3,), (1,))
-    return PartitionState(
+    return LeaderAndIsr(
         topic, partition, TOPIC_ID, 1, 4, (1, 2), 9, 17, 123456789012, assignment, ((1, 75), (2, 123456789000))
     )
 
 
-STATES = (state("a", 0), state("a", 1), state("b", 0), PartitionState("c", 0))
+STATES = (state("a", 0), state("a", 1), state("b", 0), LeaderAndIsr("c", 0))
 MESSAGES = [
-    LeaderAndIsr(1, 2, 1 << 40, STATES, BROKERS),
-    UpdateMetadata(1, 2, 3, STATES, BROKERS),
-    UpdateMetadata(1, 2, 3, (), ()),
-    StopReplica(
+    LeaderAndIsrRequest(1, 2, 1 << 40, STATES, BROKERS),
+    UpdateMetadataRequest(1, 2, 3, STATES, BROKERS),
+    UpdateMetadataRequest(1, 2, 3, (), ()),
+    StopReplicaRequest(
         1,
         2,
         3,
         (
-            StopPartition(TopicPartition("a", 0), -2, True, TOPIC_ID),
-            StopPartition(TopicPartition("a", 1), 5, False),
+            StopReplicaPartitionState(TopicPartition("a", 0), -2, True, TOPIC_ID),
+            StopReplicaPartitionState(TopicPartition("a", 1), 5, False),
         ),
     ),
-    ControlledShutdown(3, 99),
+    ControlledShutdownRequest(3, 99),
     ControlResponse(ErrorCode.NONE),
     ControlResponse(
         ErrorCode.STALE_CONTROLLER_EPOCH,
@@ -78,7 +78,7 @@ def test_messages_are_read_as_they_were_written(message: ControlRequest | Contro
 
 def test_a_thousand_states_are_small() -> None:
     states = tuple(state("some-topic", partition) for partition in range(1000))
-    assert len(encode(1, LeaderAndIsr(1, 2, 3, states, BROKERS))) < 45_000
+    assert len(encode(1, LeaderAndIsrRequest(1, 2, 3, states, BROKERS))) < 45_000
 
 
 @pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
@@ -114,7 +114,7 @@ class Wire:
         self.clock = Clock()
         self.closed: list[ControlChannel] = []
         self.server = ControlServer(None, handler)  # type: ignore[arg-type]
-        complaints = Complaints(logging.getLogger(__name__), self.clock.seconds)
+        complaints = RateLimitedLog(logging.getLogger(__name__), self.clock.seconds)
         self.channel = ControlChannel(self.clock, "broker:1", self.closed.append, complaints)
         self.near: Any = self.channel.build()
         self.far: Any = self.server.accept()
@@ -153,13 +153,13 @@ class SlowHandler:
 def test_requests_of_a_connection_are_handled_one_after_the_other(step: int) -> None:
     handler = SlowHandler()
     wire = Wire(handler)
-    early = deferred(wire.channel.send(ControlledShutdown(1, 1), 5.0))
+    early = deferred(wire.channel.send(ControlledShutdownRequest(1, 1), 5.0))
     wire.connect()
-    late = deferred(wire.channel.send(ControlledShutdown(2, 2), 5.0))
+    late = deferred(wire.channel.send(ControlledShutdownRequest(2, 2), 5.0))
     wire.pump(step)
-    assert handler.requests == [ControlledShutdown(1, 1)]
+    assert handler.requests == [ControlledShutdownRequest(1, 1)]
     handler.answers[0].callback(ControlResponse(ErrorCode.NONE))
-    assert handler.requests == [ControlledShutdown(1, 1), ControlledShutdown(2, 2)]
+    assert handler.requests == [ControlledShutdownRequest(1, 1), ControlledShutdownRequest(2, 2)]
     handler.answers[1].callback(ControlResponse(ErrorCode.STALE_BROKER_EPOCH))
     wire.pump(step)
     assert early.result == ControlResponse(ErrorCode.NONE)
@@ -173,7 +173,7 @@ def test_a_handler_that_fails_is_answered_for(caplog: pytest.LogCaptureFixture) 
 
     wire = Wire(fail)
     wire.connect()
-    work = deferred(wire.channel.send(ControlledShutdown(1, 1), 5.0))
+    work = deferred(wire.channel.send(ControlledShutdownRequest(1, 1), 5.0))
     wire.pump()
     wire.pump()
     assert work.result == ControlResponse(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -184,7 +184,7 @@ def test_no_answer_in_time_loses_the_connection_and_all_that_is_under_way() -> N
     wire = Wire(SlowHandler())
     wire.connect()
     works: list[Any] = [
-        deferred(wire.channel.send(ControlledShutdown(n, n), timeout)) for n, timeout in ((1, 5.0), (2, 50.0))
+        deferred(wire.channel.send(ControlledShutdownRequest(n, n), timeout)) for n, timeout in ((1, 5.0), (2, 50.0))
     ]
     wire.clock.advance(5.1)
     for work in works:
@@ -209,7 +209,7 @@ def test_what_a_gone_client_asked_is_not_answered() -> None:
     handler = SlowHandler()
     wire = Wire(handler)
     wire.connect()
-    work = deferred(wire.channel.send(ControlledShutdown(1, 1), 5.0))
+    work = deferred(wire.channel.send(ControlledShutdownRequest(1, 1), 5.0))
     work.addErrback(lambda _: None)
     wire.pump()
     wire.far.connectionLost()
@@ -248,7 +248,7 @@ def test_too_many_requests_wait_in_the_kernel() -> None:
     wire = Wire(handler)
     wire.connect()
     for number in range(MAX_WAITING + 1):
-        deferred(wire.channel.send(ControlledShutdown(1, number), 5.0))
+        deferred(wire.channel.send(ControlledShutdownRequest(1, number), 5.0))
     wire.pump()
     assert wire.far_transport.producerState == "paused"
     for number in range(2):
@@ -260,6 +260,6 @@ def test_good_frames_before_a_bad_one_are_heard() -> None:
     handler = SlowHandler()
     wire = Wire(handler)
     wire.connect()
-    wire.far.dataReceived(encode(1, ControlledShutdown(1, 1)) + b"\xff\xff\xff\xff")
-    assert handler.requests == [ControlledShutdown(1, 1)]
+    wire.far.dataReceived(encode(1, ControlledShutdownRequest(1, 1)) + b"\xff\xff\xff\xff")
+    assert handler.requests == [ControlledShutdownRequest(1, 1)]
     assert wire.far_transport.disconnected

@@ -14,7 +14,7 @@ import pytest
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import FileRegion
-from kafkalite.network import output
+from kafkalite.network import output_queue
 from kafkalite.network.request import Request
 from kafkalite.network.server import NetworkLimits
 from kafkalite.network.sockets import OsSockets
@@ -157,7 +157,7 @@ def test_large_buffers_are_not_joined() -> None:
 
 
 def test_cold_files_are_read_ahead_off_the_reactor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output, "WINDOW", 60)
+    monkeypatch.setattr(output_queue, "WINDOW", 60)
     monkeypatch.setattr("kafkalite.network.server.is_resident", lambda _: False)
     path = tmp_path / "segment"
     path.write_bytes(bytes(range(256)))
@@ -187,7 +187,7 @@ def test_a_file_that_ends_too_early_costs_the_connection(tmp_path: Path) -> None
     sock, connection = harness.client()
     with path.open("rb") as file:
         harness.handler.answer = lambda request: request.respond([FileRegion(file.fileno(), 0, 10, file)])
-        output.send_file = lambda *_: 0
+        output_queue.send_file = lambda *_: 0
         harness.receive(sock, connection, frame(1))
     assert sock.closed
     assert harness.server.connections == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.pipelines.errors import PipelineError
-from kafkalite.pipelines.state import PipelineState, QueryStatus, RunState, Status, all_pipelines, default_base
+from kafkalite.pipelines.state import PipelineState, PipelineStatus, QueryStatus, RunState, all_pipelines, default_base
 
 HOLD = """
 import sys
@@ -22,8 +22,10 @@ with PipelineState(Path(sys.argv[1]), "p").running():
 """
 
 
-def status(state: RunState = RunState.RUNNING) -> Status:
-    return Status("p", "connect", "p.toml", os.getpid(), state, queries={"p.connect": QueryStatus(rows=3, batch=1)})
+def status(state: RunState = RunState.RUNNING) -> PipelineStatus:
+    return PipelineStatus(
+        "p", "connect", "p.toml", os.getpid(), state, queries={"p.connect": QueryStatus(rows=3, batch=1)}
+    )
 
 
 def test_what_was_said_is_read(tmp_path: Path) -> None:

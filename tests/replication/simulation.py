@@ -8,28 +8,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kafkalite.cluster.control import LeaderAndIsr, StopReplica
+from kafkalite.cluster.control import LeaderAndIsrRequest, StopReplicaRequest
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.tasks import Future, InlineExecutor, deferred
 from kafkalite.common.types import FileRegion, TopicPartition
-from kafkalite.log.config import log_config
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.file_system import FileSystem
 from kafkalite.log.future_logs import FutureLogs
-from kafkalite.log.loader import LogLoader
 from kafkalite.log.log import Log
+from kafkalite.log.log_config import log_config
+from kafkalite.log.log_loader import LogLoader
 from kafkalite.log.services import LogServices
 from kafkalite.protocol.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse
 from kafkalite.record.batch import iter_headers
 from kafkalite.record.records import Record, encode_batch, iter_records
-from kafkalite.replication.config import ReplicationConfig
-from kafkalite.replication.manager import ReplicaManager
+from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.replication.replication_config import ReplicationConfig
 from kafkalite.replication.results import FetchParams, FetchResult, ProduceResult
-from kafkalite.replication.watch import FetchWatch
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import ConnectionLostError, SessionState
 from kafkalite.zk.stores.isr import IsrStore
+from kafkalite.zk.zk_client import ConnectionLostError, SessionState
 from kafkalite.zk.znodes import topics as znodes
 
 TOPIC_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
@@ -345,7 +345,7 @@ class SimCluster:
         self.network = Network(self.clock)
         self.config: Mapping[str, Any] = config
         self.controller_epoch = 1
-        self.states: dict[TopicPartition, PartitionState] = {}
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self._sessions = 0
         self._live: dict[int, Broker] = {}
         self.brokers: dict[int, SimBroker] = {}
@@ -414,7 +414,7 @@ class SimCluster:
             self.admin.create(znodes.topic_path(tp.topic), znodes.encode_topic(znodes.TopicAssignment(TOPIC_ID, {})))
             self.admin.create(znodes.partitions_path(tp.topic))
         self.admin.create(znodes.partition_path(tp))
-        state = PartitionState(
+        state = LeaderAndIsr(
             tp.topic, tp.partition, TOPIC_ID, replicas[0], 0, tuple(replicas), self.controller_epoch, 0, -1, assignment
         )
         self.admin.create(znodes.state_path(tp), znodes.encode_state(state))
@@ -423,7 +423,7 @@ class SimCluster:
         self.send(tp)
         self.run(0.1)
 
-    def read(self, tp: TopicPartition = TP) -> PartitionState:
+    def read(self, tp: TopicPartition = TP) -> LeaderAndIsr:
         """The state znode as it stands."""
         known = self.states[tp]
         node = self.zookeeper.tree.node(znodes.state_path(tp))
@@ -466,7 +466,7 @@ class SimCluster:
             broker = self.brokers.get(broker_id)
             if broker is None or broker.dead or broker_id not in self._live:
                 continue
-            request = LeaderAndIsr(
+            request = LeaderAndIsrRequest(
                 0,
                 self.controller_epoch,
                 self._live[broker_id].epoch,
@@ -478,7 +478,7 @@ class SimCluster:
 
     def stop(self, broker_id: int, *partitions: Any) -> list[Any]:
         answers: list[Any] = []
-        request = StopReplica(0, self.controller_epoch, self._live[broker_id].epoch, partitions)
+        request = StopReplicaRequest(0, self.controller_epoch, self._live[broker_id].epoch, partitions)
         deferred(self.brokers[broker_id].manager.stop_replicas(request)).addCallback(answers.append)
         return answers
 

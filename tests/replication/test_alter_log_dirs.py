@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.control import EPOCH_DURING_DELETE, StopPartition
+from kafkalite.cluster.control import EPOCH_DURING_DELETE, StopReplicaPartitionState
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.file_system import FileSystem
 from kafkalite.replication.alter_log_dirs import PIECE_BYTES
-from kafkalite.replication.quota import UNLIMITED
+from kafkalite.replication.replication_quotas import UNLIMITED
 from kafkalite.replication.results import ReplicaDescription
 
 from .simulation import TOPIC_ID, TP, SimCluster
@@ -204,7 +204,7 @@ def test_a_deletion_ends_the_move(cluster: SimCluster) -> None:
     slowly(cluster)
     alter(cluster, second(cluster))
     cluster.run(3)
-    cluster.stop(1, StopPartition(TP, EPOCH_DURING_DELETE, True, TOPIC_ID))
+    cluster.stop(1, StopReplicaPartitionState(TP, EPOCH_DURING_DELETE, True, TOPIC_ID))
     cluster.run(20)
     assert (cluster[1].logs.logs, cluster[1].logs.future_logs.logs) == ({}, {})
 

@@ -9,9 +9,9 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
-from kafkalite.replication.quota import UNLIMITED
+from kafkalite.replication.replication_quotas import UNLIMITED
 from kafkalite.replication.results import ProduceResult
-from kafkalite.zk.port import SessionState
+from kafkalite.zk.zk_client import SessionState
 
 from .simulation import TP, SimCluster, values_of
 

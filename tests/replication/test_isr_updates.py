@@ -12,7 +12,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.replication.isr import IsrStatus
 from kafkalite.testing.zookeeper import MemoryZkClient
-from kafkalite.zk.port import BadVersionError
+from kafkalite.zk.zk_client import BadVersionError
 from kafkalite.zk.znodes import notifications, topics
 
 from .simulation import TP, SimCluster, batch

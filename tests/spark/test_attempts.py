@@ -9,7 +9,7 @@ import pytest
 from kafkalite.spark.attempts import (
     CHUNK,
     Attempt,
-    Decision,
+    AttemptDecision,
     DecisionError,
     State,
     committer_of,
@@ -19,7 +19,7 @@ from kafkalite.spark.attempts import (
     state_of,
     to_chunks,
 )
-from kafkalite.spark.client.transactions import Committed, Described
+from kafkalite.spark.client.transactions import CommittedOffset, Described
 
 ATTEMPT = Attempt(12, "0a1b2c3d4e5f", 3, 41, 1000, 0)
 
@@ -50,37 +50,37 @@ def test_names(query: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 200, 1000, 4000])
 def test_a_decision_is_read_as_it_was_written(count: int) -> None:
-    decision = Decision(5, winners(count), 3)
+    decision = AttemptDecision(5, winners(count), 3)
     chunks = to_chunks(decision)
     assert all(chunk.offset == 5 and len(chunk.metadata) <= 4096 for chunk in chunks)
-    found = from_chunks([Committed(9, ""), Committed(3, "somebody's"), *reversed(chunks)])
+    found = from_chunks([CommittedOffset(9, ""), CommittedOffset(3, "somebody's"), *reversed(chunks)])
     assert found is not None
     assert sorted(found.winners) == sorted(decision.winners)
     assert (found.batch_id, found.serial) == (5, 3)
 
 
 def test_a_thousand_winners_fit_beside_one_offset() -> None:
-    assert len(to_chunks(Decision(5, winners(1000)))) == 1
+    assert len(to_chunks(AttemptDecision(5, winners(1000)))) == 1
 
 
 def test_the_last_decision_counts() -> None:
     """Others stand beside the offsets of other partitions, whole or in part."""
-    long, short = to_chunks(Decision(5, winners(4000))), to_chunks(Decision(5, winners(2, seed=1), 1))
+    long, short = to_chunks(AttemptDecision(5, winners(4000))), to_chunks(AttemptDecision(5, winners(2, seed=1), 1))
     assert len(long) > len(short) == 1
     assert from_chunks([*short, *long[1:]]) == from_chunks(short)
     assert from_chunks([*long, *short]) == from_chunks(short)
-    later = to_chunks(Decision(6, winners(1, 6)))
+    later = to_chunks(AttemptDecision(6, winners(1, 6)))
     assert from_chunks([*long, *later, *short]) == from_chunks(later)
     assert from_chunks([]) is None
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut", "garbage"])
 def test_a_decision_that_cannot_be_read_stops_the_query(damage: str) -> None:
-    chunks = to_chunks(Decision(5, winners(4000)))
+    chunks = to_chunks(AttemptDecision(5, winners(4000)))
     bad = {
         "missing": chunks[1:],
-        "cut": [*chunks[:-1], Committed(5, chunks[-1].metadata[:-40])],
-        "garbage": [Committed(5, "kafkalite:1:5.0:0/1:" + "A" * CHUNK)],
+        "cut": [*chunks[:-1], CommittedOffset(5, chunks[-1].metadata[:-40])],
+        "garbage": [CommittedOffset(5, "kafkalite:1:5.0:0/1:" + "A" * CHUNK)],
     }[damage]
     with pytest.raises(DecisionError, match="about batch 5 cannot be read"):
         from_chunks(bad)

@@ -9,16 +9,27 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from kafkalite.spark.attempts import Attempt, Decision, DecisionError, State
-from kafkalite.spark.decision import Describe, Done, End, Known, Look, Record, Step, Sweep, is_settled, next_step
+from kafkalite.spark.attempts import Attempt, AttemptDecision, DecisionError, State
+from kafkalite.spark.decision import (
+    BatchDone,
+    Describe,
+    End,
+    Known,
+    Look,
+    RecordDecision,
+    Step,
+    Sweep,
+    is_settled,
+    next_step,
+)
 
 BATCH = 7
 A, B, C = (Attempt(BATCH, "aa", task, task, 100 + task, 0) for task in range(3))
 A2, B2 = (Attempt(BATCH, "bb", task, task, 200 + task, 0) for task in range(2))
 OPEN, COMMITTED, LOST, UNKNOWN = State
-OLD = Decision(BATCH - 1, (Attempt(BATCH - 1, "zz", 0, 0, 1, 0),))
-OURS = Decision(BATCH, (A, B))
-LATER = Decision(BATCH + 1, (Attempt(BATCH + 1, "zz", 0, 0, 1, 0),))
+OLD = AttemptDecision(BATCH - 1, (Attempt(BATCH - 1, "zz", 0, 0, 1, 0),))
+OURS = AttemptDecision(BATCH, (A, B))
+LATER = AttemptDecision(BATCH + 1, (Attempt(BATCH + 1, "zz", 0, 0, 1, 0),))
 NEW = Known(BATCH, (A2, B2), looked=True)
 
 
@@ -34,22 +45,25 @@ def states(*of: tuple[Attempt, State]) -> dict[Attempt, State]:
         (NEW, Describe((A2, B2))),
         (replace(NEW, recorded=OLD), Describe((A2, B2))),
         (replace(NEW, recorded=OLD, states=states((A2, OPEN))), Describe((B2,))),
-        (replace(NEW, recorded=OLD, states=states((A2, OPEN), (B2, OPEN))), Record(Decision(BATCH, (A2, B2)))),
+        (
+            replace(NEW, recorded=OLD, states=states((A2, OPEN), (B2, OPEN))),
+            RecordDecision(AttemptDecision(BATCH, (A2, B2))),
+        ),
         (replace(NEW, proposed=()), Sweep(BATCH)),
-        (replace(NEW, proposed=(), swept=True), Done()),
+        (replace(NEW, proposed=(), swept=True), BatchDone()),
         # It is, by this commit or by one before.
         (replace(NEW, recorded=OURS), Describe((A, B))),
         (replace(NEW, recorded=OURS, skipped=True, proposed=()), Describe((A, B))),
         (replace(NEW, recorded=OURS, states=states((A, OPEN), (B, OPEN))), End((A, B), commit=True)),
         (replace(NEW, recorded=OURS, states=states((A, COMMITTED), (B, OPEN))), End((B,), commit=True)),
         (replace(NEW, recorded=OURS, states=states((A, COMMITTED), (B, COMMITTED))), Sweep(BATCH, (A, B))),
-        (replace(NEW, recorded=OURS, states=states((A, COMMITTED), (B, COMMITTED)), swept=True), Done()),
+        (replace(NEW, recorded=OURS, states=states((A, COMMITTED), (B, COMMITTED)), swept=True), BatchDone()),
         # It is, but came to nothing.
         (replace(NEW, recorded=OURS, states=states((A, LOST), (B, OPEN))), End((B,), commit=False)),
         (replace(NEW, recorded=OURS, states=states((A, LOST), (B, LOST))), Describe((A2, B2))),
         (
             replace(NEW, recorded=OURS, states=states((A, LOST), (B, LOST), (A2, OPEN), (B2, OPEN))),
-            Record(Decision(BATCH, (A2, B2), serial=1)),
+            RecordDecision(AttemptDecision(BATCH, (A2, B2), serial=1)),
         ),
         # Loss that the user accepts.
         (
@@ -62,11 +76,11 @@ def states(*of: tuple[Attempt, State]) -> dict[Attempt, State]:
         ),
         (
             replace(NEW, recorded=OURS, states=states((A, LOST), (B, COMMITTED)), accept_loss=True, swept=True),
-            Done((A,)),
+            BatchDone((A,)),
         ),
         # A later one is: the query was set back.
         (replace(NEW, recorded=LATER), Sweep(BATCH)),
-        (replace(NEW, recorded=LATER, swept=True), Done()),
+        (replace(NEW, recorded=LATER, swept=True), BatchDone()),
     ],
 )
 def test_next_step(known: Known, step: Step) -> None:
@@ -117,7 +131,7 @@ class ModelCluster:
 
     state: dict[Attempt, State] = field(default_factory=dict)
     rows: dict[Attempt, list[int]] = field(default_factory=dict)
-    decision: Decision | None = None
+    decision: AttemptDecision | None = None
     committer: int = 0
     steps: int = 0
 
@@ -149,7 +163,7 @@ class Driver:
     epoch: int = -1
 
     def run(self, known: Known) -> Known:
-        while not isinstance(step := next_step(known), Done):
+        while not isinstance(step := next_step(known), BatchDone):
             known = self.perform(step, known)
         return known
 
@@ -168,7 +182,7 @@ class Driver:
             return replace(known, looked=True, recorded=cluster.decision)
         if isinstance(step, Describe):
             return known.after({each: cluster.state[each] for each in step.attempts})
-        if isinstance(step, Record):
+        if isinstance(step, RecordDecision):
             if self.epoch != cluster.committer:
                 raise DecisionError("fenced")
             self.change()
@@ -253,7 +267,7 @@ def test_two_commits_at_once_decide_once() -> None:
             assert known is not None
             try:
                 step = next_step(known)
-                knowns[at] = None if isinstance(step, Done) else drivers[at].perform(step, known)
+                knowns[at] = None if isinstance(step, BatchDone) else drivers[at].perform(step, known)
             except DecisionError:
                 failed += 1
                 knowns[at] = None

@@ -67,7 +67,7 @@ class World:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    monkeypatch.setattr(offset_reader, "Cluster", lambda _config: world)
+    monkeypatch.setattr(offset_reader, "ClusterConnections", lambda _config: world)
     monkeypatch.setattr(offset_reader, "list_offsets", world.list_offsets)
     return world
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.spark.offsets import EARLIEST, LATEST, ByTime, Everywhere, Limit, Specific
-from kafkalite.spark.options import OptionError, SourceOptions, Topics, includes_headers
+from kafkalite.spark.options import OptionError, SourceOptions, TopicSelection, includes_headers
 
 BASE = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
 T0 = TopicPartition("t", 0)
@@ -25,7 +25,7 @@ def test_defaults_of_batch_and_stream() -> None:
     assert (stream.start, stream.end) == (Everywhere(LATEST), Everywhere(LATEST))
     assert batch.fail_on_data_loss
     assert not batch.include_headers
-    assert batch.topics == Topics(names=("t",))
+    assert batch.topics == TopicSelection(names=("t",))
     assert batch.client.bootstrap_servers == (("h", 1),)
     assert batch.client.isolation_level == "read_uncommitted"
     assert (batch.poll_timeout_ms, batch.max_trigger_delay_ms) == (120_000, 900_000)
@@ -44,12 +44,12 @@ def test_names_in_any_case() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "topics"),
     [
-        ("subscribe", " a, b ,,c", Topics(names=("a", "b", "c"))),
-        ("subscribePattern", " a.* ", Topics(pattern="a.*")),
-        ("assign", '{"a":[0,2]}', Topics(partitions=(TopicPartition("a", 0), TopicPartition("a", 2)))),
+        ("subscribe", " a, b ,,c", TopicSelection(names=("a", "b", "c"))),
+        ("subscribePattern", " a.* ", TopicSelection(pattern="a.*")),
+        ("assign", '{"a":[0,2]}', TopicSelection(partitions=(TopicPartition("a", 0), TopicPartition("a", 2)))),
     ],
 )
-def test_strategies(name: str, value: str, topics: Topics) -> None:
+def test_strategies(name: str, value: str, topics: TopicSelection) -> None:
     options = {"kafka.bootstrap.servers": "h:1", name: value}
     assert SourceOptions.parse(options, streaming=False).topics == topics
 

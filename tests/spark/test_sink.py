@@ -10,10 +10,10 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.spark import sink
-from kafkalite.spark.attempts import Attempt, Decision, DecisionError, committer_of, group_of, to_chunks
-from kafkalite.spark.client.cluster import Cluster, TopicState
+from kafkalite.spark.attempts import Attempt, AttemptDecision, DecisionError, committer_of, group_of, to_chunks
+from kafkalite.spark.client.cluster import ClusterConnections, TopicState
 from kafkalite.spark.client.errors import KafkaClientError
-from kafkalite.spark.client.transactions import Committed, Described, Producer
+from kafkalite.spark.client.transactions import CommittedOffset, Described, InitializedProducer
 from kafkalite.spark.errors import KafkaWriteError
 from kafkalite.spark.sink import AttemptMessage, OpenedAttempt, abort, commit
 from kafkalite.spark.sink_options import SinkOptions
@@ -31,17 +31,17 @@ class World:
 
     def __init__(self) -> None:
         self.calls: list[Any] = []
-        self.offsets: dict[TopicPartition, Committed] = {}
+        self.offsets: dict[TopicPartition, CommittedOffset] = {}
         self.states: dict[str, Described] = {}
         self.refuse_end: ErrorCode = ErrorCode.NONE
-        self.decide: Decision | None = None
+        self.decide: AttemptDecision | None = None
         """Somebody else's decision, which is recorded when a transaction is opened."""
 
     def open(self, *attempts: Attempt) -> None:
         for each in attempts:
             self.states[each.name(QUERY)] = Described("Ongoing", each.producer_id, each.producer_epoch)
 
-    def record(self, decision: Decision) -> None:
+    def record(self, decision: AttemptDecision) -> None:
         self.offsets = {TopicPartition("t", at): chunk for at, chunk in enumerate(to_chunks(decision))}
 
     def state(self, attempt: Attempt) -> str:
@@ -49,17 +49,17 @@ class World:
 
     # What Transactions does
 
-    def init_producer(self, transactional_id: str, timeout_ms: int) -> Producer:
+    def init_producer(self, transactional_id: str, timeout_ms: int) -> InitializedProducer:
         self.calls.append(("init", transactional_id, timeout_ms))
-        return Producer(transactional_id, 1000, 3)
+        return InitializedProducer(transactional_id, 1000, 3)
 
-    def add_partitions(self, producer: Producer, partitions: Collection[TopicPartition]) -> None:
+    def add_partitions(self, producer: InitializedProducer, partitions: Collection[TopicPartition]) -> None:
         self.calls.append(("add", producer.transactional_id, sorted(partitions)))
         self.states[str(producer.transactional_id)] = Described("Ongoing", 1000, 3)
         if self.decide is not None:
             self.record(self.decide)
 
-    def end(self, producers: Iterable[Producer], *, commit: bool) -> dict[Producer, ErrorCode]:
+    def end(self, producers: Iterable[InitializedProducer], *, commit: bool) -> dict[InitializedProducer, ErrorCode]:
         found = list(producers)
         self.calls.append(("end", commit, [each.transactional_id for each in found]))
         for each in found:
@@ -80,17 +80,19 @@ class World:
     def open_transactions(self, prefix: str) -> list[str]:
         return [name for name, state in self.states.items() if state.state == "Ongoing" and name.startswith(prefix)]
 
-    def commit_offsets(self, producer: Producer, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def commit_offsets(
+        self, producer: InitializedProducer, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
         self.calls.append(("record", producer.transactional_id, group))
         self.offsets.update(offsets)
 
-    def fetch_offsets(self, group: str) -> dict[TopicPartition, Committed]:
+    def fetch_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         assert group == group_of(QUERY)
         self.calls.append("fetch")
         return self.offsets
 
 
-class OneTopic(Cluster):
+class OneTopic(ClusterConnections):
     """Knows one topic with one partition."""
 
     def topics(self, names: Any) -> dict[str, TopicState]:
@@ -100,8 +102,8 @@ class OneTopic(Cluster):
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    monkeypatch.setattr(sink, "Transactions", lambda _cluster: made)
-    monkeypatch.setattr(sink, "Cluster", OneTopic)
+    monkeypatch.setattr(sink, "TransactionClient", lambda _cluster: made)
+    monkeypatch.setattr(sink, "ClusterConnections", OneTopic)
     return made
 
 
@@ -128,7 +130,7 @@ def test_a_commit(world: World) -> None:
 
 def test_a_commit_that_finds_the_batch_decided(world: World) -> None:
     world.open(OLD, A)
-    world.record(Decision(BATCH, (OLD,)))
+    world.record(AttemptDecision(BATCH, (OLD,)))
     commit(OPTIONS, said(A))
     assert world.state(OLD) == "CompleteCommit"
     assert world.state(A) == "Empty"
@@ -140,7 +142,7 @@ def test_winners_that_cannot_be_committed_are_looked_at_again(world: World) -> N
     world.refuse_end = ErrorCode.INVALID_TXN_STATE
     ends = world.end
 
-    def aborted(producers: Iterable[Producer], *, commit: bool) -> dict[Producer, ErrorCode]:
+    def aborted(producers: Iterable[InitializedProducer], *, commit: bool) -> dict[InitializedProducer, ErrorCode]:
         world.states[A.name(QUERY)] = Described("CompleteAbort", A.producer_id, A.producer_epoch + 1)
         return ends(producers, commit=commit)
 
@@ -168,7 +170,7 @@ def test_more_winners_than_can_be_remembered(world: World) -> None:
 def test_an_abort(world: World) -> None:
     earlier = A._replace(batch_id=BATCH - 1)
     world.open(A, B, earlier)
-    world.record(Decision(BATCH - 1, (earlier,)))
+    world.record(AttemptDecision(BATCH - 1, (earlier,)))
     abort(OPTIONS, [None, *said(A)], None, BATCH)
     assert {world.state(each) for each in (A, B)} == {"Empty"}
     assert world.calls[0] == ("init", committer_of(QUERY), sink.COMMIT_TIMEOUT_MS)
@@ -177,7 +179,7 @@ def test_an_abort(world: World) -> None:
 def test_an_abort_leaves_what_was_decided(world: World) -> None:
     """Spark aborts a batch whose commit failed, too: when that had recorded its decision, it stands."""
     world.open(A, B)
-    world.record(Decision(BATCH, (A, B)))
+    world.record(AttemptDecision(BATCH, (A, B)))
     abort(OPTIONS, said(A, B), None, BATCH)
     assert {world.state(each) for each in (A, B)} == {"Ongoing"}
 
@@ -190,7 +192,7 @@ def test_an_abort_that_knows_no_query(world: World) -> None:
 
 
 def opened(world: World) -> OpenedAttempt:  # noqa: ARG001  (it must stand before)
-    return OpenedAttempt(OPTIONS, Cluster(CONFIG), QUERY, A._replace(producer_id=-1, producer_epoch=-1))
+    return OpenedAttempt(OPTIONS, ClusterConnections(CONFIG), QUERY, A._replace(producer_id=-1, producer_epoch=-1))
 
 
 def test_an_attempt_opens_its_transaction_with_its_first_row(world: World) -> None:
@@ -205,17 +207,17 @@ def test_an_attempt_opens_its_transaction_with_its_first_row(world: World) -> No
 
 def test_an_attempt_of_a_decided_batch_has_nothing_to_do(world: World) -> None:
     world.open(OLD)
-    world.record(Decision(BATCH, (OLD,)))
+    world.record(AttemptDecision(BATCH, (OLD,)))
     assert opened(world).is_settled()
     world.states[OLD.name(QUERY)] = Described("CompleteAbort", OLD.producer_id, 1)
     assert not opened(world).is_settled(), "what was decided came to nothing"
-    world.record(Decision(BATCH + 1, (OLD._replace(batch_id=BATCH + 1),)))
+    world.record(AttemptDecision(BATCH + 1, (OLD._replace(batch_id=BATCH + 1),)))
     assert opened(world).is_settled()
 
 
 def test_an_attempt_that_comes_too_late_ends_itself(world: World) -> None:
     world.states[OLD.name(QUERY)] = Described("CompleteCommit", OLD.producer_id, OLD.producer_epoch)
-    world.decide = Decision(BATCH, (OLD,))
+    world.decide = AttemptDecision(BATCH, (OLD,))
     attempt = opened(world)
     assert not attempt.is_settled()
     with pytest.raises(KafkaWriteError, match="batch 4 was decided without this attempt"):

@@ -15,9 +15,9 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.record.batch import iter_headers
 from kafkalite.record.records import iter_records
 from kafkalite.spark import writer
-from kafkalite.spark.client.cluster import Cluster, TopicState
+from kafkalite.spark.client.cluster import ClusterConnections, TopicState
 from kafkalite.spark.client.errors import KafkaClientError
-from kafkalite.spark.client.transactions import Producer
+from kafkalite.spark.client.transactions import InitializedProducer
 from kafkalite.spark.errors import KafkaWriteError
 from kafkalite.spark.options import OptionError
 from kafkalite.spark.sink_options import SinkOptions
@@ -25,7 +25,7 @@ from kafkalite.spark.source import KafkaliteDataSource
 from kafkalite.spark.writer import BatchWriter, RowWriter, check_schema
 from tests.spark.client.stand_ins import CONFIG
 
-WHO = Producer("x", 7, 1)
+WHO = InitializedProducer("x", 7, 1)
 OPTIONS = {"kafka.bootstrap.servers": "h:1", "topic": "t", "kafka.retry.backoff.ms": "0"}
 
 
@@ -59,7 +59,7 @@ class Sent:
         self.batches.clear()
 
 
-class Topics(Cluster):
+class Topics(ClusterConnections):
     """Answers metadata: name → partitions, or an error."""
 
     def __init__(self, topics: dict[str, int | ErrorCode]) -> None:
@@ -80,7 +80,7 @@ class Topics(Cluster):
 
 @pytest.fixture(autouse=True)
 def sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "Sender", Sent)
+    monkeypatch.setattr(writer, "BatchSender", Sent)
 
 
 def writer_of(
@@ -89,7 +89,7 @@ def writer_of(
     begun: list[list[TopicPartition]] = []
     given = {name.replace("__", "."): value for name, value in options.items()}
 
-    def begin(partitions: Any) -> Producer:
+    def begin(partitions: Any) -> InitializedProducer:
         begun.append(sorted(partitions))
         return WHO
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kafkalite.testing.znodes import ZnodeTree, is_valid_path
-from kafkalite.zk.port import (
+from kafkalite.zk.zk_client import (
     BadVersionError,
     Check,
     Create,

@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
-from kafkalite.zk.port import (
+from kafkalite.zk.zk_client import (
     BadVersionError,
     Check,
     ConnectionLostError,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.zk.port import Create, Delete, Op
 from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, bundles, op_size
+from kafkalite.zk.zk_client import Create, Delete, Op
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import pytest
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import (
+from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
+from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, WriteFence, write_fenced
+from kafkalite.zk.zk_client import (
     BadVersionError,
     ConnectionLostError,
     Create,
@@ -19,8 +21,6 @@ from kafkalite.zk.port import (
     WatchEvent,
     ZkError,
 )
-from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
-from kafkalite.zk.stores.fenced import Fence, FencedError, FencedWrite, write_fenced
 from tests.zk.test_stores import run
 
 BASE = "/consumers/g"
@@ -124,8 +124,8 @@ def test_writes_of_an_earlier_session_are_never_sent(two: Two) -> None:
     assert f"{BASE}/a" not in two.server.paths()
 
 
-def fence(claim: Claim | None, client: MemoryZkClient) -> Fence:
-    return Fence(None, client.session) if claim is None else claim.fence()
+def fence(claim: Claim | None, client: MemoryZkClient) -> WriteFence:
+    return WriteFence(None, client.session) if claim is None else claim.fence()
 
 
 def test_neighbours_in_a_transaction_do_not_spoil_each_other(two: Two) -> None:
@@ -140,7 +140,7 @@ def test_neighbours_in_a_transaction_do_not_spoil_each_other(two: Two) -> None:
         FencedWrite(claims[2].fence(), [Create("/consumers/i/a"), Create("/consumers/i/exists")]),
         FencedWrite(claims[2].fence(), [Create("/consumers/i/b")]),
         FencedWrite(fence(None, client), [SetData("/consumers/i/exists", b"x", 7)]),
-        FencedWrite(Fence(None, client.session + 99), [Create("/consumers/never")]),
+        FencedWrite(WriteFence(None, client.session + 99), [Create("/consumers/never")]),
         FencedWrite(fence(None, client), [Create("/consumers/plain")]),
     ]
     results: list[Any] = run(write_fenced(client, writes))

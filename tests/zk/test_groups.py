@@ -12,11 +12,11 @@ import zk_schema
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import ConnectionLostError, EventType, NodeExistsError, SessionExpiredError, WatchEvent
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import ensure, ensure_paths
 from kafkalite.zk.verify import verify
+from kafkalite.zk.zk_client import ConnectionLostError, EventType, NodeExistsError, SessionExpiredError, WatchEvent
 from kafkalite.zk.znodes import groups
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.consumers import group_path, ids_path

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import Create, NoNodeError, Op, SetData
 from kafkalite.zk.stores.consumer_purge import ops_forget_topic
 from kafkalite.zk.stores.offsets import OffsetStore
 from kafkalite.zk.stores.paths import ensure, set_or_create
+from kafkalite.zk.zk_client import Create, NoNodeError, Op, SetData
 from kafkalite.zk.znodes import offsets
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata, StagedOffsets, TxnProducer
 from tests.zk.test_stores import House, run

@@ -7,22 +7,12 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import (
-    BadVersionError,
-    ConnectionLostError,
-    NodeExistsError,
-    NoNodeError,
-    NotEmptyError,
-    SessionExpiredError,
-    SetData,
-    ZkError,
-)
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.brokers import BrokerIdInUse, BrokerStore
 from kafkalite.zk.stores.config import ConfigStore
@@ -33,6 +23,16 @@ from kafkalite.zk.stores.notifications import NotificationStore
 from kafkalite.zk.stores.paths import ensure_paths, set_or_create
 from kafkalite.zk.stores.producer_ids import ProducerIdStore
 from kafkalite.zk.stores.topics import TopicStore
+from kafkalite.zk.zk_client import (
+    BadVersionError,
+    ConnectionLostError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    SessionExpiredError,
+    SetData,
+    ZkError,
+)
 from kafkalite.zk.znodes import topics as znodes
 from kafkalite.zk.znodes.topics import TopicAssignment
 
@@ -73,8 +73,8 @@ class House:
         run(TopicStore(self.client).create("t", assignment, {}))
         return assignment
 
-    def states(self, count: int = 1) -> list[PartitionState]:
-        return [PartitionState("t", index, ID, 1, 0, (1, 2), 1) for index in range(count)]
+    def states(self, count: int = 1) -> list[LeaderAndIsr]:
+        return [LeaderAndIsr("t", index, ID, 1, 0, (1, 2), 1) for index in range(count)]
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import BadVersionError, ConnectionLostError, NodeExistsError, SessionExpiredError
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
 from kafkalite.zk.verify import verify
+from kafkalite.zk.zk_client import BadVersionError, ConnectionLostError, NodeExistsError, SessionExpiredError
 from kafkalite.zk.znodes import transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState

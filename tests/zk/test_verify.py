@@ -9,9 +9,9 @@ import pytest
 
 from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.cluster.model import PartitionAssignment
-from kafkalite.log.config import TOPIC_CONFIGS
-from kafkalite.zk.port import ZnodeStat
+from kafkalite.log.log_config import TOPIC_CONFIGS
 from kafkalite.zk.verify import QUOTAS, verify
+from kafkalite.zk.zk_client import ZnodeStat
 from kafkalite.zk.znodes.config import encode_config
 from kafkalite.zk.znodes.topics import TopicAssignment, encode_topic
 

@@ -8,11 +8,11 @@ import pytest
 
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
-from kafkalite.zk.port import ConnectionLostError, Watch
-from kafkalite.zk.stores import watched
+from kafkalite.zk.stores import watched_reads
 from kafkalite.zk.stores.offsets import OffsetStore
 from kafkalite.zk.stores.paths import ensure, set_or_create
-from kafkalite.zk.stores.watched import WatchedReads
+from kafkalite.zk.stores.watched_reads import WatchedReads
+from kafkalite.zk.zk_client import ConnectionLostError, Watch
 from tests.coordinator.house import Started
 
 PATH = "/a/b/c"
@@ -152,7 +152,7 @@ def test_memory_is_bounded_by_what_was_not_used_the_longest() -> None:
             house.write("v", f"{scope}/{name}")
             house.value(f"{scope}/{name}")
         house.value("/a/1/x")
-        house.clock.advance(watched.BUSY)
+        house.clock.advance(watched_reads.BUSY)
     house.value("/a/1/x")
     assert len(house.reads) == 4
     assert house.reads.is_valid("/a/1/x") and house.reads.is_valid("/a/3/y") and not house.reads.is_valid("/a/2/x")
@@ -161,6 +161,6 @@ def test_memory_is_bounded_by_what_was_not_used_the_longest() -> None:
 def test_what_nobody_asks_for_is_dropped(house: House) -> None:
     house.value()
     house.write("v", "/a/busy/c")
-    house.clock.advance(watched.IDLE)
+    house.clock.advance(watched_reads.IDLE)
     house.value("/a/busy/c")
     assert len(house.reads) == 1

@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 
 import zk_schema
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import ZnodeStat
 from kafkalite.zk.verify import verify
+from kafkalite.zk.zk_client import ZnodeStat
 from kafkalite.zk.znodes import (
     admin,
     brokers,
@@ -80,7 +80,7 @@ BROKER = Broker(1, (Endpoint("PLAINTEXT", "PLAINTEXT", "127.0.0.1", 9091),), unc
 ASSIGNMENT = topics.TopicAssignment(
     uuid.UUID("e6c83b2b-9417-47a9-8849-43d3dd1f97ec"), {0: PartitionAssignment((3, 2, 1))}
 )
-STATE = PartitionState(
+STATE = LeaderAndIsr(
     "lat3",
     0,
     leader=3,

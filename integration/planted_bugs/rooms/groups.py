@@ -44,7 +44,7 @@ BUGS: Final = (
     PlantedBug(
         "dead-members-stay",
         _ROOM,
-        "coordinator/group/group.py",
+        "coordinator/group/group_metadata.py",
         "member.deadline = now + member.session_timeout_ms / 1000\n",
         "member.deadline = now + member.session_timeout_ms\n",
         "a member whose session is over is removed, and its partitions go to others",
@@ -53,7 +53,7 @@ BUGS: Final = (
     PlantedBug(
         "offsets-acknowledged-early",
         _ROOM,
-        "coordinator/offsets/manager.py",
+        "coordinator/offsets/offset_manager.py",
         "        outcome.update(await self._writer.write(group, accepted, claim))\n        return outcome\n",
         '        spawn(self._writer.write(group, accepted, claim), "writing offsets")\n'
         "        outcome.update(dict.fromkeys(accepted, ErrorCode.NONE))\n        return outcome\n",
@@ -61,7 +61,7 @@ BUGS: Final = (
         "a coordinator that dies, or is cut off from ZooKeeper",
         (
             Edit(
-                "coordinator/offsets/manager.py",
+                "coordinator/offsets/offset_manager.py",
                 "from kafkalite.common.types import TopicPartition\n",
                 "from kafkalite.common.tasks import spawn\nfrom kafkalite.common.types import TopicPartition\n",
             ),
@@ -70,7 +70,7 @@ BUGS: Final = (
     PlantedBug(
         "offsets-cached-over-a-claim",
         _ROOM,
-        "coordinator/group/coordinator.py",
+        "coordinator/group/group_coordinator.py",
         "        self._manager.forget(group)\n        self._old.follow(group)\n",
         "        self._old.follow(group)\n",
         "three lines: a new coordinator reads the offsets after its claim; what was read counts no more once the "
@@ -78,12 +78,12 @@ BUGS: Final = (
         "coordinators that move, lost connections to ZooKeeper",
         (
             Edit(
-                "zk/stores/watched.py",
+                "zk/stores/watched_reads.py",
                 "        if state is not SessionState.CONNECTED:\n            for cells",
                 "        if state is SessionState.EXPIRED:\n            for cells",
             ),
             Edit(
-                "zk/stores/watched.py",
+                "zk/stores/watched_reads.py",
                 "        if cell is None:\n            return\n        _invalidate(cell)\n        if event",
                 "        if cell is None or event.type is EventType.LOST:\n            return\n"
                 "        _invalidate(cell)\n        if event",
@@ -103,8 +103,8 @@ BUGS: Final = (
         "assignment-given-out-early",
         _ROOM,
         "coordinator/group/persistence.py",
-        "    group.emit(Store(StoreKind.ASSIGNMENT, group.snapshot(), records))\n",
-        "    group.emit(Store(StoreKind.ASSIGNMENT, group.snapshot(), records))\n"
+        "    group.emit(StoreGeneration(StoreKind.ASSIGNMENT, group.snapshot(), records))\n",
+        "    group.emit(StoreGeneration(StoreKind.ASSIGNMENT, group.snapshot(), records))\n"
         "    group.become_stable({record.member_id: record.assignment for record in records}, 0.0)\n",
         "an assignment is given out once it is durable",
         "a coordinator dies during a rebalance",
@@ -112,7 +112,7 @@ BUGS: Final = (
     PlantedBug(
         "cut-off-coordinator-goes-on",
         _ROOM,
-        "coordinator/group/host.py",
+        "coordinator/group/group_metadata_manager.py",
         "            self._silence = self._clock.call_later(self._session_timeout, self._give_up)\n"
         "            return\n",
         "            return\n",
@@ -121,7 +121,7 @@ BUGS: Final = (
         (
             Edit(
                 "zk/stores/claims.py",
-                "        return Fence(self.check(), self.session)\n",
+                "        return WriteFence(self.check(), self.session)\n",
                 "        return Fence(None, self.session)\n",
             ),
         ),
@@ -138,7 +138,7 @@ BUGS: Final = (
     PlantedBug(
         "later-offset-is-overtaken",
         _ROOM,
-        "coordinator/offsets/writer.py",
+        "coordinator/offsets/offset_writer.py",
         "        if key in self._under_way:\n            behind = self._under_way[key]\n"
         "            if behind is None:\n                self._under_way[key] = pending\n"
         "            else:\n                behind.overtaken_by(pending)\n        elif key in self._ready:\n",

@@ -19,7 +19,7 @@ BUGS: Final = (
         "lost power with unsynced blocks",
         (
             Edit(
-                "log/loader.py",
+                "log/log_loader.py",
                 "        return segment.tail()[1] != segment.size\n",
                 "        return False\n",
             ),
@@ -53,7 +53,7 @@ BUGS: Final = (
     PlantedBug(
         "recovery-point-at-the-end",
         _ROOM,
-        "log/loader.py",
+        "log/log_loader.py",
         "recovery_point = min(max(recovery_point, start) if clean_shutdown else recovery_point, end)",
         "recovery_point = min(max(recovery_point, start), end) if clean_shutdown else end",
         "after an unclean start nothing counts as flushed that was not",
@@ -168,7 +168,7 @@ BUGS: Final = (
     PlantedBug(
         "any-boot-is-this-boot",
         _ROOM,
-        "log/marks.py",
+        "log/clean_shutdown.py",
         "(boot.boot_id, boot.directories) == (boot_id, directories)",
         "boot.directories == directories",
         "a start after another boot of the machine may lack records",
@@ -195,7 +195,7 @@ BUGS: Final = (
     PlantedBug(
         "index-keeps-what-was-cut",
         _ROOM,
-        "log/segment.py",
+        "log/log_segment.py",
         "        self.index.truncate_to(offset)\n"
         "        self.time_index.truncate_to(offset)\n"
         "        if self.txn_index",

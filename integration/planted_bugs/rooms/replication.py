@@ -21,7 +21,7 @@ BUGS: Final = (
     PlantedBug(
         "leader-alone-acknowledges",
         _ROOM,
-        "replication/manager.py",
+        "replication/replica_manager.py",
         "if required_acks == -1 and info.last_offset >= replica_log.high_watermark:",
         "if required_acks == -1 and info.last_offset < replica_log.high_watermark:",
         "acks=all waits for all in-sync replicas",
@@ -52,7 +52,7 @@ BUGS: Final = (
     PlantedBug(
         "truncation-to-high-watermark",
         _ROOM,
-        "replication/fetcher.py",
+        "replication/replica_fetcher.py",
         "        tp = partition.topic_partition\n        fetch = PartitionFetch(partition)\n",
         "        tp = partition.topic_partition\n        partition.log.truncate_to(partition.log.high_watermark)\n"
         "        fetch = PartitionFetch(partition)\n",
@@ -62,7 +62,7 @@ BUGS: Final = (
     PlantedBug(
         "divergence-is-not-told",
         _ROOM,
-        "replication/reads.py",
+        "replication/fetch_reader.py",
         "            if diverging is not None:\n                result = self._result",
         "            if diverging is not None and offset > end:\n                result = self._result",
         "the leader tells a follower where their logs part (KIP-595)",
@@ -71,7 +71,7 @@ BUGS: Final = (
     PlantedBug(
         "fetch-of-an-earlier-life",
         _ROOM,
-        "replication/reads.py",
+        "replication/fetch_reader.py",
         "        if params.replica_epoch != follower.broker_epoch:\n"
         "            if params.replica_epoch < follower.broker_epoch:\n"
         '                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "a fetch of the broker\'s earlier life")\n'
@@ -99,15 +99,15 @@ BUGS: Final = (
     PlantedBug(
         "older-states-are-taken",
         _ROOM,
-        "replication/roles.py",
+        "replication/role_applier.py",
         "        if state.order > known.order:\n            return True\n        if state.order < known.order:\n",
         "        if state.order > known.order or from_controller:\n            return True\n"
         "        if state.order < known.order:\n",
-        "two lines: a LeaderAndIsr of a former controller, or of an older leader epoch, is refused",
+        "two lines: a LeaderAndIsrRequest of a former controller, or of an older leader epoch, is refused",
         "requests of the controller that arrive late",
         (
             Edit(
-                "replication/fence.py",
+                "replication/controller_fence.py",
                 "        if controller_epoch < self.controller_epoch:\n"
                 "            return ErrorCode.STALE_CONTROLLER_EPOCH\n",
                 "",
@@ -137,7 +137,7 @@ BUGS: Final = (
     PlantedBug(
         "reads-above-the-high-watermark",
         _ROOM,
-        "replication/reads.py",
+        "replication/fetch_reader.py",
         "upper = replica_log.last_stable_offset if params.isolation else replica_log.high_watermark",
         "upper = replica_log.last_stable_offset if params.isolation else end",
         "consumers read what is committed only",

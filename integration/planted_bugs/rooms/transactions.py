@@ -12,7 +12,7 @@ BUGS: Final = (
     PlantedBug(
         "marker-for-all-but-one",
         _ROOM,
-        "coordinator/transaction/completion.py",
+        "coordinator/transaction/transaction_completion.py",
         "        ErrorCode.NONE,\n        # A newer producer",
         "        ErrorCode.NONE,\n        ErrorCode.NOT_LEADER_OR_FOLLOWER,\n        # A newer producer",
         "a marker is sent until every partition has it",
@@ -21,10 +21,10 @@ BUGS: Final = (
     PlantedBug(
         "end-answered-before-it-is-decided",
         _ROOM,
-        "coordinator/transaction/coordinator.py",
-        "        decision = core.end(entry.metadata, producer, commit, self._clock.time_ms())\n"
+        "coordinator/transaction/transaction_coordinator.py",
+        "        decision = transitions.end(entry.metadata, producer, commit, self._clock.time_ms())\n"
         "        await self._carry_out(partition, entry, decision)\n",
-        "        decision = core.end(entry.metadata, producer, commit, self._clock.time_ms())\n"
+        "        decision = transitions.end(entry.metadata, producer, commit, self._clock.time_ms())\n"
         "        if decision.write is None:\n"
         "            await self._carry_out(partition, entry, decision)\n"
         "        else:\n"
@@ -38,7 +38,7 @@ BUGS: Final = (
         "a coordinator that dies or is cut off from ZooKeeper",
         (
             Edit(
-                "coordinator/transaction/coordinator.py",
+                "coordinator/transaction/transaction_coordinator.py",
                 "from kafkalite.common.types import TopicPartition\n",
                 "from kafkalite.common.tasks import spawn\nfrom kafkalite.common.types import TopicPartition\n",
             ),
@@ -47,7 +47,7 @@ BUGS: Final = (
     PlantedBug(
         "zombies-are-not-fenced",
         _ROOM,
-        "coordinator/transaction/core.py",
+        "coordinator/transaction/transitions.py",
         "    if metadata.producer_epoch != producer.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n"
         "    return ErrorCode.NONE\n",
         "    return ErrorCode.NONE\n",
@@ -64,7 +64,7 @@ BUGS: Final = (
     PlantedBug(
         "epoch-is-not-raised",
         _ROOM,
-        "coordinator/transaction/core.py",
+        "coordinator/transaction/transitions.py",
         "        return _initialised(metadata, producer_id, epoch + 1, NO_PRODUCER_EPOCH, timeout_ms, now_ms)\n",
         "        return _initialised(metadata, producer_id, max(epoch, 0), NO_PRODUCER_EPOCH, timeout_ms, now_ms)\n",
         "a producer that asks for a producer id fences the one before it",
@@ -117,7 +117,7 @@ BUGS: Final = (
     PlantedBug(
         "offsets-of-aborted-transactions",
         _ROOM,
-        "coordinator/transaction/completion.py",
+        "coordinator/transaction/transaction_completion.py",
         "        if metadata.state is TransactionState.PREPARE_COMMIT:\n            await gather(",
         "        if metadata.state in DECIDED:\n            await gather(",
         "staged offsets of an aborted transaction are dropped",
@@ -126,7 +126,7 @@ BUGS: Final = (
     PlantedBug(
         "staged-offsets-are-lost",
         _ROOM,
-        "coordinator/offsets/staging.py",
+        "coordinator/offsets/transactional_offsets.py",
         "            left = await self._copy(group, left, claim, decision_mzxid)\n",
         "            await self._copy(group, left, claim, decision_mzxid)\n            left = {}\n",
         "staged offsets are copied until all of them are the group's",
@@ -135,14 +135,14 @@ BUGS: Final = (
     PlantedBug(
         "decision-is-made-twice",
         _ROOM,
-        "coordinator/transaction/core.py",
-        "    if metadata.state is prepared:\n        return Decision(ErrorCode.CONCURRENT_TRANSACTIONS)\n",
+        "coordinator/transaction/transitions.py",
+        "    if metadata.state is prepared:\n        return Transition(ErrorCode.CONCURRENT_TRANSACTIONS)\n",
         "    if metadata.state in DECIDED:\n        return Decision()\n",
         "two lines: a transaction that is decided one way is not confirmed the other way",
         "a transaction that timed out while its producer commits",
         (
             Edit(
-                "coordinator/transaction/core.py",
+                "coordinator/transaction/transitions.py",
                 "    if metadata.producer_epoch != producer.producer_epoch:\n        return ErrorCode.PRODUCER_FENCED\n"
                 "    return ErrorCode.NONE\n",
                 "    return ErrorCode.NONE\n",
@@ -152,7 +152,7 @@ BUGS: Final = (
     PlantedBug(
         "transactions-do-not-time-out",
         _ROOM,
-        "coordinator/transaction/core.py",
+        "coordinator/transaction/transitions.py",
         "    return metadata.state is _S.ONGOING and not metadata.two_phase and metadata.start_ms + "
         "metadata.timeout_ms < now_ms\n",
         "    return False\n",
@@ -171,7 +171,7 @@ BUGS: Final = (
     PlantedBug(
         "offsets-of-open-transactions",
         _ROOM,
-        "coordinator/offsets/reader.py",
+        "coordinator/offsets/committed_offset_reader.py",
         "        if require_stable and tp in staged.undecided:\n",
         "        if require_stable and tp in staged.undecided and tp not in stored:\n",
         "who takes a partition over waits for the transaction that has staged its offset",

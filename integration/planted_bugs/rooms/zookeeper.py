@@ -12,14 +12,14 @@ BUGS: Final = (
     PlantedBug(
         "expired-leader-leads-on",
         _ROOM,
-        "replication/manager.py",
+        "replication/replica_manager.py",
         "            self._isr.expired()\n            self._stopping.stop_leading()\n",
         "            self._isr.expired()\n",
         "two lines: with its session a broker ceases to lead, and states of before it registered count no more",
         "expired sessions",
         (
             Edit(
-                "replication/roles.py",
+                "replication/role_applier.py",
                 "        if leads and not from_controller and state.mzxid <= fence.broker_epoch:\n",
                 "        if leads and not from_controller and state.mzxid < 0:\n",
             ),
@@ -28,26 +28,28 @@ BUGS: Final = (
     PlantedBug(
         "writes-outlive-their-session",
         _ROOM,
-        "zk/stores/fenced.py",
+        "zk/stores/fenced_write.py",
         "        results = await client.multi(ops, session=writes[indexes[0]].fence.session)\n",
         "        results = await client.multi(ops)\n",
         "four lines: a claim ends with its session, its writes are bound to that session and check it and the epoch",
         "expired sessions of coordinators",
         (
             Edit(
-                "coordinator/group/host.py",
+                "coordinator/group/group_metadata_manager.py",
                 "            self._term += 1\n            self._let_go_of_all()\n",
                 "            self._term += 1\n",
             ),
             Edit(
-                "coordinator/transaction/coordinator.py",
+                "coordinator/transaction/transaction_coordinator.py",
                 "            self._ownership.drop_all()\n",
                 "            pass\n",
             ),
-            Edit("zk/stores/fenced.py", "        if write.fence.session == client.session:\n", "        if True:\n"),
+            Edit(
+                "zk/stores/fenced_write.py", "        if write.fence.session == client.session:\n", "        if True:\n"
+            ),
             Edit(
                 "zk/stores/claims.py",
-                "        return Fence(self.check(), self.session)\n",
+                "        return WriteFence(self.check(), self.session)\n",
                 "        return Fence(None, self.session)\n",
             ),
         ),

@@ -6,10 +6,10 @@ Pure.
 
 from __future__ import annotations
 
-from kafkalite.coordinator.group.group import NEVER, Group, JoinPhase
+from kafkalite.coordinator.group.group_metadata import NEVER, GroupMetadata, JoinPhase
 
 
-def tick(group: Group, now: float) -> None:
+def tick(group: GroupMetadata, now: float) -> None:
     """Act upon every deadline that is over."""
     for member_id, deadline in list(group.members.pending.items()):
         if deadline <= now:
@@ -24,7 +24,7 @@ def tick(group: Group, now: float) -> None:
     _find_next(group)
 
 
-def excuse(group: Group, seconds: float, now: float) -> None:
+def excuse(group: GroupMetadata, seconds: float, now: float) -> None:
     """This broker heard nobody for a while: nobody is blamed for it.
 
     Deadlines move by ``seconds``, and sessions begin anew, as they do with a new coordinator.
@@ -39,7 +39,7 @@ def excuse(group: Group, seconds: float, now: float) -> None:
     _find_next(group)
 
 
-def _joining_is_over(group: Group, phase: JoinPhase, now: float) -> None:
+def _joining_is_over(group: GroupMetadata, phase: JoinPhase, now: float) -> None:
     if phase.extension and group.member_added:
         group.member_added = False
         delay = min(group.limits.initial_rebalance_delay_ms / 1000, phase.extension)
@@ -48,14 +48,14 @@ def _joining_is_over(group: Group, phase: JoinPhase, now: float) -> None:
         group.complete_join(now)
 
 
-def _syncing_is_over(group: Group, now: float) -> None:
+def _syncing_is_over(group: GroupMetadata, now: float) -> None:
     late = sorted(group.unsynced)
     for member_id in late:
         group.drop(member_id)
     group.prepare_rebalance(f"no SyncGroup in time from {', '.join(late)}", now)
 
 
-def _find_next(group: Group) -> None:
+def _find_next(group: GroupMetadata) -> None:
     group.wakes_at = min(
         min(group.members.pending.values(), default=NEVER),
         min((member.wakes_at for member in group.members), default=NEVER),

@@ -44,7 +44,7 @@ class StoreKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreGeneration:
     """Make ``generation`` durable, in the order in which stores were asked for; then call ``persistence.stored``.
 
     ``replaced``: ids before and after, where a static member was replaced. ``ticket``: its JoinGroup.
@@ -58,4 +58,4 @@ class Store:
     skip_assignment: bool = False
 
 
-Effect = Joined | Synced | Store
+Effect = Joined | Synced | StoreGeneration

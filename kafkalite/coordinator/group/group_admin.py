@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
-from kafkalite.coordinator.group.group import Group
+from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
+from kafkalite.coordinator.group.group_metadata import GroupMetadata
+from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager
 from kafkalite.coordinator.group.group_offsets import GroupOffsets
-from kafkalite.coordinator.group.host import GroupHost
-from kafkalite.coordinator.group.hosted import HostedGroup
 from kafkalite.coordinator.group.old_consumers import OldConsumers
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.subscriptions import subscribed_topics
@@ -26,10 +26,10 @@ from kafkalite.coordinator.group.values import (
     OffsetDeleteRequest,
     OffsetErrors,
 )
-from kafkalite.coordinator.offsets.manager import OffsetManager
-from kafkalite.zk.port import ConnectionLostError, SessionExpiredError, ZkError
+from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.groups import GroupStore
+from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError, ZkError
 
 log = logging.getLogger(__name__)
 CLASSIC = "classic"
@@ -41,7 +41,7 @@ class GroupAdmin:
     def __init__(
         self,
         broker_id: int,
-        host: GroupHost,
+        host: GroupMetadataManager,
         store: GroupStore,
         offsets: OffsetManager,
         group_offsets: GroupOffsets,
@@ -127,7 +127,7 @@ class GroupAdmin:
 
     # Inside
 
-    async def _expire(self, hosted: HostedGroup) -> bool:
+    async def _expire(self, hosted: CoordinatedGroup) -> bool:
         """Expire one group's offsets; returns whether the group went with them."""
         core = hosted.core
         if core.state is GroupState.EMPTY:
@@ -151,7 +151,7 @@ class GroupAdmin:
             log.info("group %s: %d offsets are past their retention and removed", core.name, len(gone))
         return await self._remove_if_nothing_is_left(hosted)
 
-    async def _remove_if_nothing_is_left(self, hosted: HostedGroup) -> bool:
+    async def _remove_if_nothing_is_left(self, hosted: CoordinatedGroup) -> bool:
         """Remove a group without members and offsets; returns whether it was one."""
         name = hosted.core.name
         if await self._has_members(hosted) or await self._group_offsets.any(name):
@@ -161,25 +161,25 @@ class GroupAdmin:
         log.info("group %s has neither members nor offsets any more and is removed", name)
         return True
 
-    async def _is_something(self, hosted: HostedGroup) -> bool:
+    async def _is_something(self, hosted: CoordinatedGroup) -> bool:
         """Whether it is more than a place that was made for a group which never came to be."""
         core = hosted.core
         if core.generation or core.state is not GroupState.EMPTY or core.members.pending:
             return True
         return await self._old_consumers(hosted) or await self._group_offsets.any(core.name)
 
-    async def _has_members(self, hosted: HostedGroup) -> bool:
+    async def _has_members(self, hosted: CoordinatedGroup) -> bool:
         if await self._old_consumers(hosted):
             return True
         return hosted.core.state is not GroupState.EMPTY or bool(hosted.core.members.pending)
 
-    async def _old_consumers(self, hosted: HostedGroup) -> bool:
+    async def _old_consumers(self, hosted: CoordinatedGroup) -> bool:
         try:
             return bool(await self._old.live(hosted.core.name))
         except ZkError as error:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
 
-    async def _remove(self, hosted: HostedGroup, *, with_offsets: bool) -> None:
+    async def _remove(self, hosted: CoordinatedGroup, *, with_offsets: bool) -> None:
         async def remove(claim: Claim) -> None:
             await self._offsets.delete_group(hosted.core.name, claim, with_offsets=with_offsets)
 
@@ -201,12 +201,12 @@ class GroupAdmin:
         return GroupListing(name, generation.protocol_type, state.value)
 
 
-def listing(group: Group) -> GroupListing:
+def listing(group: GroupMetadata) -> GroupListing:
     """A group as ListGroups shows it."""
     return GroupListing(group.name, group.protocol_type, group.state.value)
 
 
-def description(group: Group) -> GroupDescription:
+def description(group: GroupMetadata) -> GroupDescription:
     """A group as DescribeGroups shows it: metadata and assignments only where the generation is complete."""
     stable = group.state is GroupState.STABLE
     members = tuple(

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Iterable
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.group.host import GroupHost
-from kafkalite.coordinator.group.hosted import HostedGroup
+from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
+from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from kafkalite.coordinator.group.values import (
@@ -22,15 +22,15 @@ from kafkalite.coordinator.group.values import (
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
 )
-from kafkalite.coordinator.offsets.manager import OffsetManager
-from kafkalite.zk.port import ZkError
+from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.zk.stores.claims import ClaimLostError
+from kafkalite.zk.zk_client import ZkError
 
 
 class GroupOffsets:
     """Checks each request against its group, then hands it to the offset manager under the group's claim."""
 
-    def __init__(self, host: GroupHost, offsets: OffsetManager) -> None:
+    def __init__(self, host: GroupMetadataManager, offsets: OffsetManager) -> None:
         self._host = host
         self._offsets = offsets
 
@@ -106,7 +106,7 @@ class GroupOffsets:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
 
     async def _write(
-        self, hosted: HostedGroup, partitions: Iterable[TopicPartition], work: Awaitable[OffsetErrors]
+        self, hosted: CoordinatedGroup, partitions: Iterable[TopicPartition], work: Awaitable[OffsetErrors]
     ) -> OffsetErrors:
         try:
             return await work

@@ -9,8 +9,8 @@ import logging
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.effects import Joined, Ticket
-from kafkalite.coordinator.group.group import Group
-from kafkalite.coordinator.group.member import Member
+from kafkalite.coordinator.group.group_metadata import GroupMetadata
+from kafkalite.coordinator.group.member_metadata import MemberMetadata
 from kafkalite.coordinator.group.persistence import store_replacement
 from kafkalite.coordinator.group.requests import check_member
 from kafkalite.coordinator.group.states import GroupState
@@ -19,7 +19,7 @@ from kafkalite.coordinator.group.values import UNKNOWN_MEMBER, JoinAnswer, JoinR
 log = logging.getLogger(__name__)
 
 
-def join(group: Group, ticket: Ticket, request: JoinRequest, fresh_id: str, now: float) -> None:
+def join(group: GroupMetadata, ticket: Ticket, request: JoinRequest, fresh_id: str, now: float) -> None:
     """``request``, which waits as ``ticket``, joins; ``fresh_id`` is its member id if it needs one."""
     error = _refusal(group, request)
     if error is not ErrorCode.NONE:
@@ -34,7 +34,7 @@ def join(group: Group, ticket: Ticket, request: JoinRequest, fresh_id: str, now:
     group.try_complete_join(now)
 
 
-def _refusal(group: Group, request: JoinRequest) -> ErrorCode:
+def _refusal(group: GroupMetadata, request: JoinRequest) -> ErrorCode:
     """What holds for known and unknown members alike."""
     limits = group.limits
     if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
@@ -48,7 +48,7 @@ def _refusal(group: Group, request: JoinRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _has_room_for(group: Group, member_id: str) -> bool:
+def _has_room_for(group: GroupMetadata, member_id: str) -> bool:
     members, state = group.members, group.state
     if state is GroupState.PREPARING_REBALANCE:
         # Who has joined counts, not who is known: so a group that became too large sheds who comes last.
@@ -62,19 +62,19 @@ def _has_room_for(group: Group, member_id: str) -> bool:
     return True
 
 
-def _speaks_with(group: Group, request: JoinRequest) -> bool:
+def _speaks_with(group: GroupMetadata, request: JoinRequest) -> bool:
     names = [name for name, _ in request.protocols]
     if group.state is GroupState.EMPTY:
         return bool(request.protocol_type and names)
     return group.protocol_type == request.protocol_type and group.members.supports_any(names)
 
 
-def _refuse(group: Group, ticket: Ticket, error: ErrorCode, request: JoinRequest) -> None:
+def _refuse(group: GroupMetadata, ticket: Ticket, error: ErrorCode, request: JoinRequest) -> None:
     member_id = UNKNOWN_MEMBER if error is ErrorCode.GROUP_MAX_SIZE_REACHED else request.member_id
     group.emit(Joined(ticket, JoinAnswer(error, member_id)))
 
 
-def _join_anew(group: Group, ticket: Ticket, request: JoinRequest, fresh_id: str, now: float) -> None:
+def _join_anew(group: GroupMetadata, ticket: Ticket, request: JoinRequest, fresh_id: str, now: float) -> None:
     """Somebody without an id: new, or a static member that was restarted."""
     old_id = group.members.static_id(request.instance_id) if request.instance_id is not None else None
     if old_id is not None:
@@ -87,7 +87,7 @@ def _join_anew(group: Group, ticket: Ticket, request: JoinRequest, fresh_id: str
         _add(group, ticket, request, fresh_id, now)
 
 
-def _join_again(group: Group, ticket: Ticket, request: JoinRequest, now: float) -> None:
+def _join_again(group: GroupMetadata, ticket: Ticket, request: JoinRequest, now: float) -> None:
     """Somebody with an id: it was given that just now, or it is a member."""
     if request.member_id in group.members.pending and request.instance_id is None:
         _add(group, ticket, request, request.member_id, now)
@@ -111,8 +111,8 @@ def _join_again(group: Group, ticket: Ticket, request: JoinRequest, now: float) 
         group.prepare_rebalance(f"member {member.member_id} joins again ({_reason(request)})", now)
 
 
-def _add(group: Group, ticket: Ticket, request: JoinRequest, member_id: str, now: float) -> None:
-    member = Member(
+def _add(group: GroupMetadata, ticket: Ticket, request: JoinRequest, member_id: str, now: float) -> None:
+    member = MemberMetadata(
         member_id,
         request.instance_id,
         request.client_id,
@@ -126,7 +126,9 @@ def _add(group: Group, ticket: Ticket, request: JoinRequest, member_id: str, now
     group.prepare_rebalance(f"member {member_id} joins ({_reason(request)})", now)
 
 
-def _replace_static(group: Group, ticket: Ticket, request: JoinRequest, old_id: str, new_id: str, now: float) -> None:
+def _replace_static(
+    group: GroupMetadata, ticket: Ticket, request: JoinRequest, old_id: str, new_id: str, now: float
+) -> None:
     """A static member is back, or has a double: the older one is fenced, the newer one has its place (KIP-345)."""
     member = group.members[old_id]
     group.members.update(member, request.protocols, request.session_timeout_ms, request.rebalance_timeout_ms)
@@ -139,7 +141,7 @@ def _replace_static(group: Group, ticket: Ticket, request: JoinRequest, old_id: 
         group.prepare_rebalance(f"static member {request.instance_id} came back ({_reason(request)})", now)
 
 
-def _wait(group: Group, member: Member, ticket: Ticket) -> None:
+def _wait(group: GroupMetadata, member: MemberMetadata, ticket: Ticket) -> None:
     """``member`` waits in this JoinGroup; an earlier one of its own, which it has given up, is answered."""
     group.answer_join(member, JoinAnswer(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
     member.join = ticket

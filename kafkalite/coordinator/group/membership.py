@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from kafkalite.coordinator.group.member import Member
+from kafkalite.coordinator.group.member_metadata import MemberMetadata
 from kafkalite.coordinator.group.values import Protocols
 
 
@@ -16,7 +16,7 @@ class Membership:
     """Members in the order in which they came. ``leader`` is a member's id, empty where there are no members."""
 
     def __init__(self) -> None:
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, MemberMetadata] = {}
         self._static: dict[str, str] = {}
         self._support: Counter[str] = Counter()
         self.pending: dict[str, float] = {}
@@ -29,13 +29,13 @@ class Membership:
     def __contains__(self, member_id: object) -> bool:
         return member_id in self._members
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[MemberMetadata]:
         return iter(list(self._members.values()))
 
-    def __getitem__(self, member_id: str) -> Member:
+    def __getitem__(self, member_id: str) -> MemberMetadata:
         return self._members[member_id]
 
-    def get(self, member_id: str) -> Member | None:
+    def get(self, member_id: str) -> MemberMetadata | None:
         return self._members.get(member_id)
 
     def static_id(self, instance_id: str) -> str | None:
@@ -63,7 +63,7 @@ class Membership:
 
     # Changes
 
-    def add(self, member: Member) -> None:
+    def add(self, member: MemberMetadata) -> None:
         """A new member; the first one leads."""
         self.pending.pop(member.member_id, None)
         self._members[member.member_id] = member
@@ -85,7 +85,7 @@ class Membership:
         if member_id == self.leader:
             self.leader = next(iter(self._members), "")
 
-    def rename(self, member: Member, member_id: str) -> None:
+    def rename(self, member: MemberMetadata, member_id: str) -> None:
         """A static member goes on under another id, in its place in the order, and leads if it led."""
         assert member.instance_id is not None
         before = member.member_id
@@ -95,7 +95,9 @@ class Membership:
         if self.leader == before:
             self.leader = member_id
 
-    def update(self, member: Member, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int) -> None:
+    def update(
+        self, member: MemberMetadata, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int
+    ) -> None:
         """What a member says of itself when it joins again."""
         self._count(member.protocols, -1)
         self._count(protocols, 1)

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable
 
 from kafkalite.common.tasks import spawn
-from kafkalite.zk.port import EventType, WatchEvent, ZkError
 from kafkalite.zk.stores.groups import GroupStore
+from kafkalite.zk.zk_client import EventType, WatchEvent, ZkError
 from kafkalite.zk.znodes.consumers import ids_path
 
 log = logging.getLogger(__name__)

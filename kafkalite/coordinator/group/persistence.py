@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.effects import Store, StoreKind, Ticket
-from kafkalite.coordinator.group.group import Group
-from kafkalite.coordinator.group.member import Member
+from kafkalite.coordinator.group.effects import StoreGeneration, StoreKind, Ticket
+from kafkalite.coordinator.group.group_metadata import GroupMetadata
+from kafkalite.coordinator.group.member_metadata import MemberMetadata
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import JoinAnswer
 from kafkalite.zk.znodes.groups import Generation, MemberRecord
 
 
-def load(group: Group, generation: Generation, records: Sequence[MemberRecord], now: float) -> None:
+def load(group: GroupMetadata, generation: Generation, records: Sequence[MemberRecord], now: float) -> None:
     """Go on where another coordinator ended: same generation, same members, their sessions begun anew."""
     group.generation = generation.number
     group.protocol_type = generation.protocol_type
@@ -25,7 +25,7 @@ def load(group: Group, generation: Generation, records: Sequence[MemberRecord], 
         group.empty_since_ms = generation.timestamp_ms if generation.number else None
         return
     for record in records:
-        member = Member.of(record)
+        member = MemberMetadata.of(record)
         group.members.add(member)
         group.touch(member, now)
     group.protocol = generation.protocol
@@ -37,23 +37,25 @@ def load(group: Group, generation: Generation, records: Sequence[MemberRecord], 
         group.prepare_rebalance("the group is larger than group.max.size", now)
 
 
-def store_assignment(group: Group, assignments: Mapping[str, bytes]) -> None:
+def store_assignment(group: GroupMetadata, assignments: Mapping[str, bytes]) -> None:
     """The leader has assigned; nobody is told before it is durable. Whom it forgot gets nothing."""
     if group.storing == group.generation:
         # It asks again while its first word is being written: that one counts.
         return
     group.storing = group.generation
     records = tuple(member.record(assignments.get(member.member_id, b"")) for member in group.members)
-    group.emit(Store(StoreKind.ASSIGNMENT, group.snapshot(), records))
+    group.emit(StoreGeneration(StoreKind.ASSIGNMENT, group.snapshot(), records))
 
 
-def store_replacement(group: Group, ticket: Ticket, replaced: tuple[str, str], *, skip_assignment: bool) -> None:
+def store_replacement(
+    group: GroupMetadata, ticket: Ticket, replaced: tuple[str, str], *, skip_assignment: bool
+) -> None:
     """A static member of a stable group has another id: it is told once that is durable."""
     records = tuple(member.record() for member in group.members)
-    group.emit(Store(StoreKind.REPLACEMENT, group.snapshot(), records, replaced, ticket, skip_assignment))
+    group.emit(StoreGeneration(StoreKind.REPLACEMENT, group.snapshot(), records, replaced, ticket, skip_assignment))
 
 
-def stored(group: Group, store: Store, error: ErrorCode, now: float) -> None:
+def stored(group: GroupMetadata, store: StoreGeneration, error: ErrorCode, now: float) -> None:
     """``store`` is durable, or has failed with ``error``."""
     if store.kind is StoreKind.REPLACEMENT:
         _replacement_stored(group, store, error)
@@ -70,7 +72,7 @@ def stored(group: Group, store: Store, error: ErrorCode, now: float) -> None:
             group.prepare_rebalance(f"the assignment could not be stored ({error.name})", now)
 
 
-def _replacement_stored(group: Group, store: Store, error: ErrorCode) -> None:
+def _replacement_stored(group: GroupMetadata, store: StoreGeneration, error: ErrorCode) -> None:
     before, after = store.replaced
     member = group.members.get(after)
     if member is None or member.join != store.ticket or group.state is not GroupState.STABLE:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.effects import Synced, Ticket
-from kafkalite.coordinator.group.group import Group
+from kafkalite.coordinator.group.group_metadata import GroupMetadata
 from kafkalite.coordinator.group.persistence import store_assignment
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import (
@@ -23,7 +23,7 @@ from kafkalite.coordinator.group.values import (
 )
 
 
-def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+def check_member(group: GroupMetadata, member_id: str, instance_id: str | None) -> ErrorCode:
     """Whether that is a member, and (for a static one) the member that holds the instance now."""
     if instance_id is not None:
         current = group.members.static_id(instance_id)
@@ -34,7 +34,7 @@ def check_member(group: Group, member_id: str, instance_id: str | None) -> Error
     return ErrorCode.NONE if member_id in group.members else ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def _check_generation(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+def _check_generation(group: GroupMetadata, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
     if group.state is GroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = check_member(group, member_id, instance_id)
@@ -43,7 +43,7 @@ def _check_generation(group: Group, member_id: str, instance_id: str | None, gen
     return error
 
 
-def sync(group: Group, ticket: Ticket, request: SyncRequest, now: float) -> None:
+def sync(group: GroupMetadata, ticket: Ticket, request: SyncRequest, now: float) -> None:
     """``request``, which waits as ``ticket``, wants its assignment, or brings everybody's."""
     error = _check_sync(group, request)
     if error is not ErrorCode.NONE:
@@ -61,7 +61,7 @@ def sync(group: Group, ticket: Ticket, request: SyncRequest, now: float) -> None
         store_assignment(group, request.assignments)
 
 
-def _check_sync(group: Group, request: SyncRequest) -> ErrorCode:
+def _check_sync(group: GroupMetadata, request: SyncRequest) -> ErrorCode:
     error = _check_generation(group, request.member_id, request.instance_id, request.generation)
     if error is not ErrorCode.NONE:
         return error
@@ -74,7 +74,7 @@ def _check_sync(group: Group, request: SyncRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def heartbeat(group: Group, request: HeartbeatRequest, now: float) -> ErrorCode:
+def heartbeat(group: GroupMetadata, request: HeartbeatRequest, now: float) -> ErrorCode:
     """A member lives; REBALANCE_IN_PROGRESS tells it to join again."""
     error = _check_generation(group, request.member_id, request.instance_id, request.generation)
     if error is not ErrorCode.NONE:
@@ -84,14 +84,14 @@ def heartbeat(group: Group, request: HeartbeatRequest, now: float) -> ErrorCode:
     return ErrorCode.REBALANCE_IN_PROGRESS if group.state is GroupState.PREPARING_REBALANCE else ErrorCode.NONE
 
 
-def leave(group: Group, members: Sequence[LeavingMember], now: float) -> LeaveAnswer:
+def leave(group: GroupMetadata, members: Sequence[LeavingMember], now: float) -> LeaveAnswer:
     """Members leave, or are removed by an administrator, who names a static instance alone."""
     if group.state is GroupState.DEAD:
         return LeaveAnswer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return LeaveAnswer(ErrorCode.NONE, tuple((member, _leave(group, member, now)) for member in members))
 
 
-def _leave(group: Group, leaving: LeavingMember, now: float) -> ErrorCode:
+def _leave(group: GroupMetadata, leaving: LeavingMember, now: float) -> ErrorCode:
     member_id = leaving.member_id
     if member_id == UNKNOWN_MEMBER:
         member_id = group.members.static_id(leaving.instance_id) or "" if leaving.instance_id is not None else ""
@@ -110,7 +110,13 @@ def _leave(group: Group, leaving: LeavingMember, now: float) -> ErrorCode:
 
 
 def check_commit(
-    group: Group, member_id: str, generation: int, instance_id: str | None, now: float, *, transactional: bool = False
+    group: GroupMetadata,
+    member_id: str,
+    generation: int,
+    instance_id: str | None,
+    now: float,
+    *,
+    transactional: bool = False,
 ) -> ErrorCode:
     """Whether offsets may be committed in this member's name; a commit of a member counts as a heartbeat."""
     if group.state is GroupState.DEAD:

@@ -52,14 +52,14 @@ TRANSITIONS: Final[Mapping[GroupState, Mapping[GroupState, str]]] = {
 """From each state: which may follow, and when."""
 
 
-class IllegalTransitionError(Exception):
+class IllegalGroupTransitionError(Exception):
     """A transition that the table does not have: an error in the coordinator itself."""
 
 
 def check_transition(group: str, before: GroupState, after: GroupState) -> None:
-    """Raise :class:`IllegalTransitionError` unless ``group`` may go from ``before`` to ``after``."""
+    """Raise :class:`IllegalGroupTransitionError` unless ``group`` may go from ``before`` to ``after``."""
     if after not in TRANSITIONS[before]:
-        raise IllegalTransitionError(f"group {group} cannot go from {before.value} to {after.value}")
+        raise IllegalGroupTransitionError(f"group {group} cannot go from {before.value} to {after.value}")
 
 
 def diagram() -> str:

@@ -10,12 +10,12 @@ import struct
 from collections.abc import Set
 from typing import Final
 
-from kafkalite.coordinator.group.group import Group
+from kafkalite.coordinator.group.group_metadata import GroupMetadata
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
-def subscribed_topics(group: Group) -> Set[str] | None:
+def subscribed_topics(group: GroupMetadata) -> Set[str] | None:
     """The topics that somebody in ``group`` reads; ``None`` where that cannot be known."""
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None

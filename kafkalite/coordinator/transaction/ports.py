@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.values import TxnProducer
 from kafkalite.coordinator.transaction.values import MarkerResults, TransactionMarker
@@ -24,8 +24,8 @@ class ProducerIds(Protocol):
         """A producer id that nobody else has. Raises ``ApiError``."""
 
 
-class StagedOffsets(Protocol):
-    """The part of ``kafkalite.coordinator.offsets.manager.OffsetManager`` that ends what TxnOffsetCommit staged."""
+class StagedOffsetStore(Protocol):
+    """The part of ``OffsetManager`` that ends what TxnOffsetCommit staged."""
 
     def apply_staged(self, group: str, producer: TxnProducer, txn_claim: Claim, decision_mzxid: int) -> Awaitable[None]:
         """Make the offsets that were staged the group's own, where nobody wrote later than the decision."""
@@ -34,14 +34,14 @@ class StagedOffsets(Protocol):
         """Forget them."""
 
 
-class Cluster(Protocol):
+class LeaderLookup(Protocol):
     """The part of ``kafkalite.cluster.metadata.MetadataCache`` that is needed here."""
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
         """Who lives."""
 
-    def state(self, topic_partition: TopicPartition) -> PartitionState | None:
+    def state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
         """What is known of a partition: its leader above all."""
 
 
@@ -53,10 +53,10 @@ class MarkerChannel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outside:
+class CoordinatorDependencies:
     """All of it."""
 
     producer_ids: ProducerIds
-    offsets: StagedOffsets
-    cluster: Cluster
+    offsets: StagedOffsetStore
+    cluster: LeaderLookup
     markers: MarkerChannel

@@ -39,14 +39,14 @@ AT_REST: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
 """No transaction is open and nobody is left to be told."""
 
 
-class IllegalTransitionError(Exception):
+class IllegalTransactionTransitionError(Exception):
     """A step that the table does not have: a mistake in this room, never a client's."""
 
 
 def transition(metadata: TransactionMetadata, state: TransactionState, **changes: object) -> TransactionMetadata:
-    """``metadata`` in another state. Raises :class:`IllegalTransitionError`."""
+    """``metadata`` in another state. Raises :class:`IllegalTransactionTransitionError`."""
     if (metadata.state, state) not in LEGAL:
-        raise IllegalTransitionError(f"{metadata.transactional_id}: {metadata.state.value} to {state.value}")
+        raise IllegalTransactionTransitionError(f"{metadata.transactional_id}: {metadata.state.value} to {state.value}")
     return metadata.with_(state=state, **changes)
 
 

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from kafkalite.common.errors import ApiError
 from kafkalite.log.cleaner.batch_filter import BatchFilter, control_kind, note_batch
 from kafkalite.log.cleaner.grouping import group_segments
-from kafkalite.log.cleaner.job import Cleaned, CleanerStats, CleanJob, Done, SegmentInfo
+from kafkalite.log.cleaner.job import Cleaned, CleanerStats, CleaningDone, CleanJob, SegmentInfo
 from kafkalite.log.cleaner.offset_map import OffsetMap
 from kafkalite.log.cleaner.throttle import Throttle
 from kafkalite.log.cleaner.transactions import CleanedTransactions
-from kafkalite.log.files import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX, Folder, file_name
-from kafkalite.log.fs import File, FilePool, FileSystem
-from kafkalite.log.segment import Segment
+from kafkalite.log.file_system import File, FilePool, FileSystem
+from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.partition_folder import CLEANED_SUFFIX, LOG_SUFFIX, TXN_INDEX_SUFFIX, Folder, file_name
 from kafkalite.log.txn_index import TransactionIndex
 from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import (
@@ -57,7 +57,7 @@ class Cleaner:
         self._now = now
         self._rest = rest
 
-    def clean(self, job: CleanJob, report: Callable[[Cleaned], object]) -> Done:
+    def clean(self, job: CleanJob, report: Callable[[Cleaned], object]) -> CleaningDone:
         """The whole round; ``report`` is told of each segment as it is ready.
 
         Raises ``OSError``, ``CorruptRecordError``, ``ApiError`` (a batch unfolds too far), :class:`RoundAborted`.
@@ -99,7 +99,7 @@ class _Round:
         self._stats = CleanerStats()
         self._offsets = OffsetMap(job.cleaner.dedupe_buffer_size, job.cleaner.load_factor)
 
-    def run(self, report: Callable[[Cleaned], object]) -> Done:
+    def run(self, report: Callable[[Cleaned], object]) -> CleaningDone:
         job, stats, started = self._job, self._stats, self._now()
         aborted = self._aborted_transactions()
         self._collect_keys(aborted)
@@ -117,7 +117,7 @@ class _Round:
                 raise
             report(cleaned)
         stats.seconds = self._now() - started
-        return Done(job.number, end_offset, stats)
+        return CleaningDone(job.number, end_offset, stats)
 
     def _aborted_transactions(self) -> list[AbortedTxn]:
         """All that overlap the round: the transaction that a segment begins in may be told of in any later index."""
@@ -155,7 +155,7 @@ class _Round:
     def _start_position(self, segment: SegmentInfo, offset: int) -> int:
         if offset <= segment.base_offset:
             return 0
-        opened = Segment(
+        opened = LogSegment(
             self._folder,
             segment.base_offset,
             index_bytes=self._job.index_bytes,
@@ -212,14 +212,14 @@ class _Round:
         replaced = tuple(segment.base_offset for segment in group)
         return Cleaned(job.number, cleaned.base_offset, cleaned.size, replaced, tuple(suffixes))
 
-    def _new_segment(self, base: int) -> Segment:
-        made = Segment(self._folder, base, index_bytes=self._job.index_bytes, created_ms=0)
+    def _new_segment(self, base: int) -> LogSegment:
+        made = LogSegment(self._folder, base, index_bytes=self._job.index_bytes, created_ms=0)
         for file in (made, made.index, made.time_index):
             file.suffix += CLEANED_SUFFIX
         made.create_files()
         return made
 
-    def _clean_into(self, source: SegmentInfo, target: Segment) -> None:
+    def _clean_into(self, source: SegmentInfo, target: LogSegment) -> None:
         apply, interval = self._filter.apply, self._job.index_interval_bytes
         limit = max(_LEAST_BUFFER, self._job.cleaner.io_buffer_size // 2)
         headers: list[BatchHeader] = []

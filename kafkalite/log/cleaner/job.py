@@ -89,7 +89,7 @@ class Cleaned:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class CleaningDone:
     """The round is over: everything below ``end_offset`` is clean."""
 
     number: int
@@ -98,14 +98,14 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted:
+class CleaningAborted:
     """The round was given up, as it was asked for."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class CleaningFailed:
     """The round failed. ``errno`` is that of the disk's error; 0: the partition's bytes cannot be compacted."""
 
     number: int
@@ -121,8 +121,10 @@ class Abort:
 
 
 Order = CleanJob | Abort
-Report = Cleaned | Done | Aborted | Failed
-_KINDS: dict[str, Any] = {kind.__name__: kind for kind in (CleanJob, Abort, Cleaned, Done, Aborted, Failed)}
+Report = Cleaned | CleaningDone | CleaningAborted | CleaningFailed
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (CleanJob, Abort, Cleaned, CleaningDone, CleaningAborted, CleaningFailed)
+}
 
 
 def encode(message: Order | Report) -> bytes:
@@ -145,7 +147,7 @@ def decode(line: bytes) -> Order | Report:
         elif kind is Cleaned:
             values["replaces"] = tuple(values["replaces"])
             values["files"] = tuple(values["files"])
-        elif kind is Done:
+        elif kind is CleaningDone:
             values["stats"] = CleanerStats(**values["stats"])
         message: Order | Report = kind(**values)
         return message

@@ -15,13 +15,22 @@ from typing import Any
 from kafkalite.common.clock import Timer
 from kafkalite.common.errors import ApiError
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.background import CheckpointWriter, FolderSyncer
+from kafkalite.log.background_work import CheckpointWriter, FolderSyncer
 from kafkalite.log.checkpoints import CLEANER_OFFSET, encode_offsets
-from kafkalite.log.cleaner.job import Abort, Aborted, Cleaned, CleanerConfig, CleanerStats, Done, Failed, Report
+from kafkalite.log.cleaner.job import (
+    Abort,
+    Cleaned,
+    CleanerConfig,
+    CleanerStats,
+    CleaningAborted,
+    CleaningDone,
+    CleaningFailed,
+    Report,
+)
 from kafkalite.log.cleaner.plan import LogToClean, log_to_clean, make_job
 from kafkalite.log.cleaner.port import CleanerPool, CleanerWorker
 from kafkalite.log.cleaner.states import CleanerCheckpoints, CleaningState, CleaningStates
-from kafkalite.log.fs import PASSING
+from kafkalite.log.file_system import PASSING
 from kafkalite.log.log import Log
 from kafkalite.log.services import LogServices
 
@@ -204,12 +213,12 @@ class LogCleaner:
             return
         state = self._states.get(current.topic_partition)
         if state is CleaningState.ABORTED:
-            if isinstance(report, Aborted | Failed):
+            if isinstance(report, CleaningAborted | CleaningFailed):
                 log.info("compaction of %s was given up", current.topic_partition)
                 self._finished(place, CleaningState.NONE)
         elif isinstance(report, Cleaned):
             self._swap(current, report)
-        elif isinstance(report, Done):
+        elif isinstance(report, CleaningDone):
             self._deaths.pop(current.topic_partition, None)
             self.checkpoints.put(current.topic_partition, report.end_offset)
             self._checkpoint(current.log_dir)
@@ -217,7 +226,7 @@ class LogCleaner:
                 "compacted %s up to offset %d: %s", current.topic_partition, report.end_offset, _told(report.stats)
             )
             self._finished(place, CleaningState.NONE)
-        elif isinstance(report, Failed):
+        elif isinstance(report, CleaningFailed):
             self._failed(place, current, report)
 
     def _swap(self, current: Log, report: Cleaned) -> None:
@@ -232,7 +241,7 @@ class LogCleaner:
             return
         self._syncer.put(current.log_dir, current.dir)
 
-    def _failed(self, place: _Place, current: Log, report: Failed) -> None:
+    def _failed(self, place: _Place, current: Log, report: CleaningFailed) -> None:
         if report.errno in PASSING:
             log.warning("%s was not compacted: %s", current.topic_partition, report.why)
             self._finished(place, CleaningState.NONE, again=False)

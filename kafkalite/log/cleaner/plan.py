@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from kafkalite.log.cleaner.job import CleanerConfig, CleanJob, LastRecord, SegmentInfo
 from kafkalite.log.log import Log
+from kafkalite.log.log_segment import LogSegment
 from kafkalite.log.producer_entry import ProducerEntry
-from kafkalite.log.segment import Segment
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _is_overdue(log_: Log, first_dirty: int, now_ms: int) -> bool:
     return any(0 < segment.first_timestamp() < now_ms - lag for segment in _closed_from(log_, first_dirty))
 
 
-def _closed_from(log_: Log, offset: int) -> Iterable[Segment]:
+def _closed_from(log_: Log, offset: int) -> Iterable[LogSegment]:
     """The segments from the one that holds ``offset`` on, without the active one."""
     return [segment for segment in log_.segments.from_offset(offset) if segment is not log_.segments.active]
 

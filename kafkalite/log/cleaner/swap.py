@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kafkalite.log.files import CLEANED_SUFFIX, SWAP_SUFFIX, Folder
+from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.log_segments import LogSegments
+from kafkalite.log.partition_folder import CLEANED_SUFFIX, SWAP_SUFFIX, Folder
 from kafkalite.log.producer_state import ProducerStateManager
-from kafkalite.log.segment import Segment
-from kafkalite.log.segments import Segments
 
 
 def swap_in(
-    segments: Segments,
-    made: Segment,
+    segments: LogSegments,
+    made: LogSegment,
     suffixes: Iterable[str],
-    old: list[Segment],
+    old: list[LogSegment],
     folder: Folder,
     producers: ProducerStateManager,
 ) -> list[str]:

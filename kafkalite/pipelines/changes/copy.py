@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from kafkalite.pipelines.changes.postgres import Table, connect, find_table, said_plainly
+from kafkalite.pipelines.changes.postgres import SourceTable, connect, find_table, said_plainly
 from kafkalite.pipelines.errors import PipelineError
 
 _POSITIONS = """
@@ -102,7 +102,7 @@ class TableCopy:
         ):
             yield connection
 
-    def _known(self, connection: Any, table: Table) -> Mapping[str, Any] | None:
+    def _known(self, connection: Any, table: SourceTable) -> Mapping[str, Any] | None:
         """What the database says of the copy, which nobody else may change until the end of the transaction."""
         row = connection.execute(
             "SELECT topic, generation, positions, file = pg_relation_filenode(%s) FROM kafkalite_copies"
@@ -117,7 +117,7 @@ def latest(rows: Iterable[TopicRow]) -> dict[bytes, bytes | None]:
     return {row.key: row.value for row in rows if row.key is not None}
 
 
-def _write(connection: Any, table: Table, values: Mapping[bytes, bytes | None]) -> None:
+def _write(connection: Any, table: SourceTable, values: Mapping[bytes, bytes | None]) -> None:
     """Rows with a value come or change, the others go."""
     columns = [_quote(column.name) for column in table.columns]
     key = [_quote(name) for name in table.key]

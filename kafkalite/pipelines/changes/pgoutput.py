@@ -48,7 +48,7 @@ Values = tuple[bytes | Unchanged | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowChange:
     """A row that is ``new`` (insert), was ``old`` (delete), or became ``new`` (update). Without ``old`` an update left
     the identity of its row alone."""
 
@@ -65,24 +65,24 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class SourceTransaction:
     """The changes of one transaction, in order; ``end`` is the position behind it in the log. Transactions come in the
     order of their commits."""
 
     end: int
-    changes: tuple[Change | Truncate, ...]
+    changes: tuple[RowChange | Truncate, ...]
 
 
-def transactions(messages: Iterable[bytes]) -> Iterator[Transaction]:
+def transactions(messages: Iterable[bytes]) -> Iterator[SourceTransaction]:
     """The messages of one call, by transaction. Raises :class:`ChangeError` for what is not of the protocol."""
     relations: dict[int, Relation] = {}
-    changes: list[Change | Truncate] = []
+    changes: list[RowChange | Truncate] = []
     for message in messages:
         kind, reader = message[:1], _Reader(message)
         if kind == b"B":
             changes = []
         elif kind == b"C":
-            yield Transaction(_INT64.unpack_from(message, 10)[0], tuple(changes))
+            yield SourceTransaction(_INT64.unpack_from(message, 10)[0], tuple(changes))
         elif kind == b"R":
             number = reader.int32()
             relations[number] = reader.relation()
@@ -95,14 +95,14 @@ def transactions(messages: Iterable[bytes]) -> Iterator[Transaction]:
             raise ChangeError(f"a message of kind {kind!r} is not of version 1 of PostgreSQL's protocol")
 
 
-def _change(reader: _Reader, relations: Mapping[int, Relation]) -> Change:
+def _change(reader: _Reader, relations: Mapping[int, Relation]) -> RowChange:
     relation = relations[reader.int32()]
     old: Values | None = None
     part = reader.byte()
     if part in b"KO":
         old = reader.values()
         part = reader.byte()
-    return Change(relation, old, reader.values() if part == b"N" else None)
+    return RowChange(relation, old, reader.values() if part == b"N" else None)
 
 
 class _Reader:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkalite.pipelines.changes.pgoutput import (
     Column,
-    Transaction,
+    SourceTransaction,
     Values,
     format_position,
     parse_position,
@@ -59,7 +59,7 @@ def said_plainly(what: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Table:
+class SourceTable:
     """A table with a primary key. ``name`` is quoted where it must be; ``columns`` leaves out what is generated."""
 
     name: str
@@ -68,7 +68,7 @@ class Table:
     key: tuple[str, ...]
 
 
-def find_table(connection: Any, name: str) -> Table:
+def find_table(connection: Any, name: str) -> SourceTable:
     """The table of that name, as SQL writes it. Raises :class:`PipelineError` where it, or its primary key, is not."""
     found = connection.execute(
         "SELECT pg_class.oid, format('%%I.%%I', nspname, relname) FROM pg_class"
@@ -90,7 +90,7 @@ def find_table(connection: Any, name: str) -> Table:
     ).fetchall()
     if not key:
         raise PipelineError(f"table {full_name} has no primary key, which is to be the records' key")
-    return Table(full_name, oid, tuple(Column(*column) for column in columns), tuple(column for (column,) in key))
+    return SourceTable(full_name, oid, tuple(Column(*column) for column in columns), tuple(column for (column,) in key))
 
 
 class Slot:
@@ -100,7 +100,7 @@ class Slot:
         self._connection = connection
         self.name = name
 
-    def set_up(self, table: Table) -> bool:
+    def set_up(self, table: SourceTable) -> bool:
         """Make what is not there yet; whether the slot had to be made. Raises :class:`PipelineError`."""
         level = self._value("SHOW wal_level")
         if level != "logical":
@@ -150,7 +150,7 @@ class Slot:
         end = self.end_of_log() if stop is None else stop
         return end if self.next_end(start, 1, end) == start else start
 
-    def changes(self, start: int, end: int) -> Iterator[Transaction]:
+    def changes(self, start: int, end: int) -> Iterator[SourceTransaction]:
         """The transactions committed behind ``start``, up to ``end``."""
         rows = self._patiently(
             "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1',"
@@ -197,7 +197,7 @@ class Slot:
         return row and row[0]
 
 
-def rows(connection: Any, table: Table) -> Iterator[Values]:
+def rows(connection: Any, table: SourceTable) -> Iterator[Values]:
     """All rows of ``table`` at one moment, as the log would tell of them."""
     names = ", ".join('"' + column.name.replace('"', '""') + '"' for column in table.columns)
     with connection.transaction():

@@ -14,35 +14,35 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkalite.pipelines.changes.pgoutput import Change, ChangeError, Column, Relation, Unchanged, Values
+from kafkalite.pipelines.changes.pgoutput import ChangeError, Column, Relation, RowChange, Unchanged, Values
 
 _BOOL, _JSON = 16, (114, 3802)
 _NUMBERS = (20, 21, 23, 26, 700, 701, 1700)
 _NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
-class Record(NamedTuple):
+class ChangeRecord(NamedTuple):
     """One record: without a value the row is gone."""
 
     key: bytes
     value: bytes | None
 
 
-def row_record(columns: Sequence[Column], values: Values, key: Sequence[str]) -> Record:
+def row_record(columns: Sequence[Column], values: Values, key: Sequence[str]) -> ChangeRecord:
     """The record of a row that is there; ``key`` names the columns of the primary key."""
-    return Record(_key(columns, values, key), _object(columns, values))
+    return ChangeRecord(_key(columns, values, key), _object(columns, values))
 
 
-def change_records(change: Change, key: Sequence[str]) -> Iterator[Record]:
+def change_records(change: RowChange, key: Sequence[str]) -> Iterator[ChangeRecord]:
     """The records of a change: two where an update changed the key. Raises :class:`ChangeError`."""
     columns = change.relation.columns
     new = None if change.new is None else _complete(change.relation, change.new, change.old)
     before = None if change.old is None else _key(columns, change.old, key)
     after = None if new is None else _key(columns, new, key)
     if before is not None and before != after:
-        yield Record(before, None)
+        yield ChangeRecord(before, None)
     if new is not None and after is not None:
-        yield Record(after, _object(columns, new))
+        yield ChangeRecord(after, _object(columns, new))
 
 
 def _complete(relation: Relation, new: Values, old: Values | None) -> Values:

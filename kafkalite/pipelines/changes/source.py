@@ -18,9 +18,9 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from kafkalite.pipelines.changes.pgoutput import Transaction, Truncate, format_position, parse_position
+from kafkalite.pipelines.changes.pgoutput import SourceTransaction, Truncate, format_position, parse_position
 from kafkalite.pipelines.changes.postgres import Slot, connect, find_table, rows, said_plainly
-from kafkalite.pipelines.changes.records import Record, change_records, row_record
+from kafkalite.pipelines.changes.records import ChangeRecord, change_records, row_record
 from kafkalite.pipelines.changes.topic_keys import live_keys
 from kafkalite.pipelines.errors import PipelineError
 
@@ -108,7 +108,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         """One task: order is what a log is about."""
         return [LogRange(start["position"], end["position"])]
 
-    def read(self, partition: LogRange) -> Iterator[Record]:
+    def read(self, partition: LogRange) -> Iterator[ChangeRecord]:
         """The records of a task."""
         with connect(self.options.url) as connection, self._reading():
             table = find_table(connection, self.options.table)
@@ -160,8 +160,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 
 
 def records_of(
-    transactions: Iterable[Transaction], key: Sequence[str], in_topic: Callable[[], Collection[bytes]]
-) -> Iterator[Record]:
+    transactions: Iterable[SourceTransaction], key: Sequence[str], in_topic: Callable[[], Collection[bytes]]
+) -> Iterator[ChangeRecord]:
     """The records of a micro-batch's transactions; ``in_topic`` is asked for the keys with a value that those before
     it have left in the topic, if it must be."""
     there: dict[bytes, bool] = {}
@@ -169,7 +169,7 @@ def records_of(
         for change in transaction.changes:
             if isinstance(change, Truncate):
                 gone = {**dict.fromkeys(in_topic(), True), **there}
-                records = [Record(each, None) for each in sorted(gone) if gone[each]]
+                records = [ChangeRecord(each, None) for each in sorted(gone) if gone[each]]
             else:
                 records = list(change_records(change, key))
             there.update((record.key, record.value is not None) for record in records)

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 from pyspark.sql.types import StructField, StructType
 
-from kafkalite.pipelines.connect.options import Records
+from kafkalite.pipelines.connect.options import RecordFormat
 from kafkalite.pipelines.errors import PipelineError
 
 _CORRUPT = "_kafkalite_corrupt"
@@ -31,7 +31,7 @@ def parse_schema(text: str, where: str) -> StructType:
     return found
 
 
-def convert(frame: DataFrame, column: str, records: Records, where: str) -> DataFrame:
+def convert(frame: DataFrame, column: str, records: RecordFormat, where: str) -> DataFrame:
     """``frame`` with the columns of ``column`` in ``{column}_row`` (null where that is null), and why there are none in
     ``{column}_error``. Raises :class:`PipelineError`."""
     text = sf.col(column).cast("string")
@@ -62,14 +62,14 @@ def _with(frame: DataFrame, column: str, row: Column, error: Column) -> DataFram
     return frame.select("*", sf.when(given, row).alias(f"{column}_row"), sf.when(given, error).alias(f"{column}_error"))
 
 
-def _whole(text: Column, records: Records) -> tuple[Column, Column]:
+def _whole(text: Column, records: RecordFormat) -> tuple[Column, Column]:
     """Without a schema there is one column, with all of the text."""
     if records.format == "text":
         return sf.struct(text.alias("line")), sf.lit(None).cast("string")
     return sf.struct(text.alias("value")), sf.when(sf.try_parse_json(text).isNull(), sf.lit("this is no JSON"))
 
 
-def _read(text: Column, columns: Sequence[str], records: Records) -> Column:
+def _read(text: Column, columns: Sequence[str], records: RecordFormat) -> Column:
     ddl = ", ".join([*columns, f"{_CORRUPT} STRING"])
     options = {**records.reader, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
     reader: Any = sf.from_csv if records.format == "csv" else sf.from_json

@@ -19,7 +19,7 @@ class FileLossError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class FileEntry:
     """How far one file was read: ``path`` is its first name, ``head`` the length and checksum of its first bytes,
     ``begin`` where reading it began."""
 
@@ -30,18 +30,18 @@ class Entry:
     begin: int = 0
 
 
-Entries = dict[str, Entry]
+Entries = dict[str, FileEntry]
 """By ``device:inode``."""
 
 
-def entries_to_json(entries: Mapping[str, Entry]) -> dict[str, dict[str, Any]]:
+def entries_to_json(entries: Mapping[str, FileEntry]) -> dict[str, dict[str, Any]]:
     """As they stand in a checkpoint."""
     return {identity: asdict(entry) for identity, entry in entries.items()}
 
 
 def entries_from_json(value: Mapping[str, Mapping[str, Any]]) -> Entries:
     """The reverse of :func:`entries_to_json`."""
-    return {identity: Entry(**entry) for identity, entry in value.items()}
+    return {identity: FileEntry(**entry) for identity, entry in value.items()}
 
 
 def identity_of(status: os.stat_result) -> str:
@@ -80,19 +80,19 @@ def head_of(file: BinaryIO, length: int) -> str:
     return f"{len(first)}:{zlib.crc32(first):x}"
 
 
-def is_same(file: BinaryIO, entry: Entry) -> bool:
+def is_same(file: BinaryIO, entry: FileEntry) -> bool:
     """Whether ``file`` still begins as the one that was read, and is not shorter than what was read of it."""
     length = int(entry.head.partition(":")[0])
     return os.fstat(file.fileno()).st_size >= entry.position and head_of(file, length) == entry.head
 
 
-def looks_like_copy(name: str, file: BinaryIO, entries: Iterable[Entry]) -> bool:
+def looks_like_copy(name: str, file: BinaryIO, entries: Iterable[FileEntry]) -> bool:
     """Whether ``file`` is a copy of one of ``entries``, made to cut that one afterwards (copytruncate): it stands
     beside it, under the same name with something behind it, and begins as it does."""
     return any(_is_copied_name(name, entry.path) and _begins_as(file, entry) for entry in entries)
 
 
-def find_copy(entry: Entry, least: int) -> str | None:
+def find_copy(entry: FileEntry, least: int) -> str | None:
     """The name of the copy of the file of ``entry``, which was cut since; it has ``least`` bytes at least."""
     folder = os.path.dirname(entry.path) or "."
     try:
@@ -109,12 +109,12 @@ def _is_copied_name(name: str, path: str) -> bool:
     return name != path and name.startswith(path)
 
 
-def _begins_as(file: BinaryIO, entry: Entry) -> bool:
+def _begins_as(file: BinaryIO, entry: FileEntry) -> bool:
     length = int(entry.head.partition(":")[0])
     return length > 0 and head_of(file, length) == entry.head
 
 
-def _holds(name: str, entry: Entry, least: int) -> bool:
+def _holds(name: str, entry: FileEntry, least: int) -> bool:
     try:
         with open(name, "rb") as file:
             return os.fstat(file.fileno()).st_size >= least and _begins_as(file, entry)

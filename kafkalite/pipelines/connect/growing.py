@@ -22,7 +22,7 @@ from typing import BinaryIO
 from kafkalite.pipelines.connect.file_entries import (
     HEAD_BYTES,
     Entries,
-    Entry,
+    FileEntry,
     FileLossError,
     find_copy,
     head_of,
@@ -43,7 +43,7 @@ class FileRange:
     """The bytes from ``start`` to ``end`` of a file, which are whole lines."""
 
     identity: str
-    entry: Entry
+    entry: FileEntry
     start: int
     end: int
 
@@ -88,7 +88,7 @@ class Seen:
     """One file at one look: where it is to be read from, its size, when it was written last, and whether it grows no
     more for now. A copy is read in the place of what was cut."""
 
-    entry: Entry
+    entry: FileEntry
     size: int
     modified: float
     rank: Rank
@@ -107,17 +107,17 @@ class GrowingFiles:
         self.latest: Entries = {}
         """How far every file reached at the last look."""
 
-    def look(self, known: Mapping[str, Entry]) -> dict[str, Seen]:
+    def look(self, known: Mapping[str, FileEntry]) -> dict[str, Seen]:
         """Every file that is to be read: the oldest first, a copy before what it was made of."""
         found: dict[str, Seen] = {}
-        cut: list[tuple[Entry, float]] = []
+        cut: list[tuple[FileEntry, float]] = []
         for identity, path in self._candidates(known):
             file = open_file(identity, path) if identity not in found else None
             if file is None:
                 continue
             with file:
                 before = known.get(identity)
-                entry = self._entry(identity, before or Entry(path), file)
+                entry = self._entry(identity, before or FileEntry(path), file)
                 begins = before is None or entry.round != before.round
                 if begins and self._copies and looks_like_copy(file.name, file, known.values()):
                     continue
@@ -130,12 +130,12 @@ class GrowingFiles:
                 found.setdefault(*copy)
         return dict(sorted(found.items(), key=lambda each: (each[1].modified, each[1].rank, each[0])))
 
-    def _seen(self, file: BinaryIO, entry: Entry, rank: Rank) -> Seen:
+    def _seen(self, file: BinaryIO, entry: FileEntry, rank: Rank) -> Seen:
         status = os.fstat(file.fileno())
         quiet = self._joined is None or self._joined.is_quiet(status.st_mtime)
         return Seen(entry, status.st_size, status.st_mtime, rank, quiet)
 
-    def _copy_of(self, cut: Entry, modified: float, known: Mapping[str, Entry]) -> tuple[str, Seen] | None:
+    def _copy_of(self, cut: FileEntry, modified: float, known: Mapping[str, FileEntry]) -> tuple[str, Seen] | None:
         """What holds the rest of a file that was cut, and written last at ``modified``."""
         name = find_copy(cut, cut.position)
         if name is None:
@@ -150,7 +150,7 @@ class GrowingFiles:
             return None
         return identity, replace(seen, modified=min(seen.modified, modified))
 
-    def ends(self, known: Mapping[str, Entry], most: int | None, sizes: Mapping[str, int] | None = None) -> Entries:
+    def ends(self, known: Mapping[str, FileEntry], most: int | None, sizes: Mapping[str, int] | None = None) -> Entries:
         """``known`` moved on by whole lines, of ``most`` bytes altogether (one line at least), and up to ``sizes``
         where they are given. Files that are gone are left out.
 
@@ -200,15 +200,15 @@ class GrowingFiles:
             end = self._joined.first_end(file, end, limit, whole=whole) or start
         return end
 
-    def _entry(self, identity: str, entry: Entry, file: BinaryIO) -> Entry:
+    def _entry(self, identity: str, entry: FileEntry, file: BinaryIO) -> FileEntry:
         cut = (identity, entry.round)
         if not is_same(file, entry):
             self._cut.add(cut)
         if cut in self._cut:
-            return Entry(file.name, round=entry.round + 1)
+            return FileEntry(file.name, round=entry.round + 1)
         return entry
 
-    def _candidates(self, known: Mapping[str, Entry]) -> Iterator[tuple[str, str]]:
+    def _candidates(self, known: Mapping[str, FileEntry]) -> Iterator[tuple[str, str]]:
         for identity, entry in known.items():
             yield identity, entry.path
         for pattern in self._patterns:
@@ -221,7 +221,7 @@ class GrowingFiles:
                     yield identity_of(status), path
 
 
-def ranges_between(start: Mapping[str, Entry], end: Mapping[str, Entry]) -> list[FileRange]:
+def ranges_between(start: Mapping[str, FileEntry], end: Mapping[str, FileEntry]) -> list[FileRange]:
     """What lies between two looks."""
     ranges = []
     for identity, entry in end.items():

@@ -40,12 +40,12 @@ class Database:
         return {name: value for name, value in given.items() if value is not None}
 
     @contextmanager
-    def transaction(self) -> Iterator[Connection]:
+    def transaction(self) -> Iterator[JdbcConnection]:
         """A connection whose statements all count, or none. Raises :class:`PipelineError`."""
         raw = self._connect()
         try:
             raw.setAutoCommit(False)
-            connection = Connection(raw, self)
+            connection = JdbcConnection(raw, self)
             yield connection
             connection.commit()
         except BaseException:
@@ -76,7 +76,7 @@ class Database:
             raise self.failed("no connection", error) from error
 
 
-class Connection:
+class JdbcConnection:
     """Statements within a transaction."""
 
     def __init__(self, raw: Any, database: Database) -> None:

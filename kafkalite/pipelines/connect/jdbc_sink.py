@@ -24,7 +24,7 @@ DONE = "kafkalite_batches"
 
 
 @dataclass(frozen=True)
-class Table:
+class SinkTable:
     """The target of a pipeline's rows, whose ``columns`` are those of the target."""
 
     database: Database
@@ -32,7 +32,7 @@ class Table:
     columns: tuple[str, ...]
 
     @classmethod
-    def find(cls, database: Database, sink: JdbcSink, columns: list[str]) -> Table:
+    def find(cls, database: Database, sink: JdbcSink, columns: list[str]) -> SinkTable:
         """The table that rows of ``columns`` go to. Raises :class:`PipelineError` where it is not there, or lacks
         one."""
         with database.transaction() as connection:

@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from kafkalite.pipelines.admin import check_topics, ensure_topic
 from kafkalite.pipelines.connect.jdbc import Database
-from kafkalite.pipelines.connect.jdbc_sink import Table
+from kafkalite.pipelines.connect.jdbc_sink import SinkTable
 from kafkalite.pipelines.connect.jdbc_source import Rounds, read_table
 from kafkalite.pipelines.connect.options import (
     Errors,
@@ -131,7 +131,7 @@ def _writer(context: Context, records: DataFrame, sink: Sink) -> Callable[[DataF
     """What writes the rows of a micro-batch to files or a table."""
     where, columns = f"{context.pipeline.where} [sink]", records.schema["row"].dataType.names
     if isinstance(sink, JdbcSink):
-        return Table.find(_database(context, sink, "sink"), sink, columns).write
+        return SinkTable.find(_database(context, sink, "sink"), sink, columns).write
     assert isinstance(sink, FileSink)
     for name in sink.partition_by:
         if name not in columns:

@@ -37,7 +37,7 @@ def parse_time(text: str) -> float:
 
 
 @dataclass(frozen=True)
-class Records:
+class RecordFormat:
     """How bytes are read as columns. ``schema`` is a list of columns as in SQL (``id INT NOT NULL, name STRING``);
     ``reader`` are options of Spark's readers of that format (``sep``, ``nullValue``, ``timestampFormat``, …)."""
 

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sf
 
 from kafkalite.pipelines.connect.converter import convert
-from kafkalite.pipelines.connect.options import Errors, FilesSource, Records, TopicSource, parse_size
+from kafkalite.pipelines.connect.options import Errors, FilesSource, RecordFormat, TopicSource, parse_size
 from kafkalite.pipelines.connect.records import ERRORS, HEADERS, header
 from kafkalite.pipelines.context import Context
 from kafkalite.pipelines.errors import PipelineError
@@ -37,7 +37,7 @@ def read_files(context: Context, source: FilesSource, where: str) -> DataFrame:
     )
     if source.format != "text":
         lines = lines.where(sf.length("value") > 0)
-    converted = convert(lines, "value", Records(source.format, schema, source.reader), where)
+    converted = convert(lines, "value", RecordFormat(source.format, schema, source.reader), where)
     headers = sf.array(header(f"{ERRORS}file", sf.col("file")), header(f"{ERRORS}position", sf.col("position")))
     return converted.select(
         sf.lit(None).cast("binary").alias("key"),
@@ -74,10 +74,10 @@ def read_topic(context: Context, source: TopicSource, errors: Errors, where: str
         "includeHeaders": str(errors.topic is not None).lower(),
     }
     frame = context.read_topic(source.topic, **options)
-    frame = convert(frame, "value", Records(source.format, source.schema, source.reader), where)
+    frame = convert(frame, "value", RecordFormat(source.format, source.schema, source.reader), where)
     error, columns = sf.col("value_error"), _columns(frame, "value_row")
     if source.key_schema is not None:
-        keys = Records(source.key_format, source.key_schema, source.reader)
+        keys = RecordFormat(source.key_format, source.key_schema, source.reader)
         frame = convert(frame, "key", keys, f"{where} key_schema")
         error = sf.coalesce(error, sf.concat(sf.lit("key: "), sf.col("key_error")))
         # What the value says of a key's column goes before what the key says; where there is no value, the key has it.

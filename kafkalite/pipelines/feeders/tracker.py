@@ -47,7 +47,7 @@ class Event(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Topics:
+class TrackerTopics:
     """Where events go."""
 
     page_views: str = "page-views"
@@ -102,10 +102,10 @@ class Tracker:
     ``settings`` are librdkafka's. Threads may share it.
     """
 
-    def __init__(self, settings: Mapping[str, Any], topics: Topics | None = None) -> None:
+    def __init__(self, settings: Mapping[str, Any], topics: TrackerTopics | None = None) -> None:
         from confluent_kafka import Producer
 
-        self._topics = topics or Topics()
+        self._topics = topics or TrackerTopics()
         self._producer = Producer({"enable.idempotence": True, "linger.ms": 5, "log_level": 0, **settings})
         self._closing = threading.Event()
         self._poller = threading.Thread(target=self._poll, name="tracker", daemon=True)

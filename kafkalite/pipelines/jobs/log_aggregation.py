@@ -106,7 +106,7 @@ def read_files(context: Context, options: Options) -> DataFrame:
 
 def log_records(lines: DataFrame, options: Options) -> DataFrame:
     """``key`` and ``value`` for each log record of ``lines`` (``value``, ``file``, ``position``), in their order."""
-    return lines.mapInArrow(Records(options), "key STRING, value STRING")
+    return lines.mapInArrow(LogLineRecords(options), "key STRING, value STRING")
 
 
 def archived(records: DataFrame) -> DataFrame:
@@ -154,7 +154,7 @@ def _text(lines: list[bytes]) -> str:
     return b"\n".join(lines).decode(errors="replace")
 
 
-class Records:
+class LogLineRecords:
     """Turns the lines of a task into records, in one go through them."""
 
     def __init__(self, options: Options) -> None:

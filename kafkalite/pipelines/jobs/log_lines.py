@@ -20,7 +20,7 @@ from kafkalite.pipelines.jobs.log_patterns import (
     ISO_TIME,
     Format,
     LogFormatError,
-    Reading,
+    TimeContext,
     in_zone,
     iso_time,
     log4j_format,
@@ -68,7 +68,7 @@ class LineParser:
     def parse(self, text: str, read_at: datetime) -> LogLine:
         """One record: its first line is parsed, more lines belong to its message. ``read_at`` is when it was read:
         the year where the line has none."""
-        reading = Reading(self._zone, read_at)
+        reading = TimeContext(self._zone, read_at)
         first, newline, more = text.partition("\n")
         for form in self._formats:
             match = form.pattern.match(first)
@@ -81,7 +81,7 @@ class LineParser:
         return LogLine(None, UNKNOWN, text)
 
 
-def _line(form: Format, match: re.Match[str], more: str, reading: Reading) -> LogLine:
+def _line(form: Format, match: re.Match[str], more: str, reading: TimeContext) -> LogLine:
     found = match.groupdict()
     message = next((found[name] for name in ("message", "rest") if found.get(name) is not None), match.string)
     time = found.get("time")
@@ -108,7 +108,7 @@ def formats_of(name: str) -> Sequence[Format]:
     return _FORMATS[name]
 
 
-def _bsd_time(text: str, reading: Reading) -> datetime:
+def _bsd_time(text: str, reading: TimeContext) -> datetime:
     """``Nov  3 09:05:00``: the last one before it was read (a day is allowed for clocks that differ)."""
     month, day, clock = text.split()
     hour, minute, second = map(int, clock.split(":"))
@@ -122,11 +122,11 @@ def _bsd_time(text: str, reading: Reading) -> datetime:
     raise ValueError(f"no year has {text}")
 
 
-def _clf_time(text: str, _reading: Reading) -> datetime:
+def _clf_time(text: str, _reading: TimeContext) -> datetime:
     return datetime.strptime(text, "%d/%b/%Y:%H:%M:%S %z")
 
 
-def _nginx_time(text: str, reading: Reading) -> datetime:
+def _nginx_time(text: str, reading: TimeContext) -> datetime:
     return in_zone(datetime.strptime(text, "%Y/%m/%d %H:%M:%S"), reading)
 
 

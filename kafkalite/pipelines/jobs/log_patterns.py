@@ -33,14 +33,14 @@ class LogFormatError(ValueError):
 
 
 @dataclass(frozen=True)
-class Reading:
+class TimeContext:
     """What a time is filled up from that does not say all: the ``zone`` of its host, and when it was read (``at``)."""
 
     zone: tzinfo
     at: datetime
 
 
-TimeReader = Callable[[str, Reading], datetime]
+TimeReader = Callable[[str, TimeContext], datetime]
 """The text of a time → an aware one. Raises ValueError."""
 
 
@@ -58,13 +58,13 @@ class Format:
     level: Callable[[str], str]
 
 
-def iso_time(text: str, reading: Reading) -> datetime:
+def iso_time(text: str, reading: TimeContext) -> datetime:
     """A time as ISO 8601 has it, or with a blank and a comma as Python's logging and log4j write it."""
     found = datetime.fromisoformat(text.replace(",", "."))
     return in_zone(found, reading)
 
 
-def in_zone(time: datetime, reading: Reading) -> datetime:
+def in_zone(time: datetime, reading: TimeContext) -> datetime:
     """``time`` as it is meant by a host that names no zone."""
     return time if time.tzinfo else time.replace(tzinfo=reading.zone)
 
@@ -178,7 +178,7 @@ def _java_date(pattern: str, layout: str) -> tuple[str, TimeReader]:
     if "%Y" not in strptime or "%d" not in strptime:
         raise LogFormatError(f"log4j pattern '{layout}': '{pattern}' has no date")
 
-    def read(text: str, reading: Reading) -> datetime:
+    def read(text: str, reading: TimeContext) -> datetime:
         return in_zone(datetime.strptime(text, strptime), reading)
 
     return expression, read

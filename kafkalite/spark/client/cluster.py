@@ -15,8 +15,8 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.spark.client.config import ClientConfig
-from kafkalite.spark.client.connection import Connection
-from kafkalite.spark.client.errors import RETRIABLE, ConnectionLostError, KafkaClientError
+from kafkalite.spark.client.connection import SparkConnection
+from kafkalite.spark.client.errors import RETRIABLE, BrokerUnreachableError, KafkaClientError
 
 T = TypeVar("T")
 GROUP, TRANSACTION = 0, 1
@@ -33,16 +33,16 @@ class TopicState:
     internal: bool = False
 
 
-class Cluster:
+class ClusterConnections:
     """Connections are made when needed and kept; use it in one thread, and close it."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
         self._addresses: dict[int, tuple[str, int]] = {}
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: dict[tuple[str, int], SparkConnection] = {}
         self._leaders: dict[TopicPartition, int] = {}
 
-    def __enter__(self) -> Cluster:
+    def __enter__(self) -> ClusterConnections:
         return self
 
     def __exit__(
@@ -56,32 +56,32 @@ class Cluster:
             connection.close()
         self._connections.clear()
 
-    def any_connection(self) -> Connection:
-        """A connection to some broker. Raises :class:`ConnectionLostError` where none can be reached."""
+    def any_connection(self) -> SparkConnection:
+        """A connection to some broker. Raises :class:`BrokerUnreachableError` where none can be reached."""
         for connection in self._connections.values():
             if not connection.closed:
                 return connection
-        error: ConnectionLostError | None = None
+        error: BrokerUnreachableError | None = None
         for address in dict.fromkeys((*self._addresses.values(), *self.config.bootstrap_servers)):
             try:
                 return self._connect(address)
-            except ConnectionLostError as lost:
+            except BrokerUnreachableError as lost:
                 error = lost
         servers = ", ".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers)
-        raise ConnectionLostError(f"no broker of {servers} can be reached: {error}")
+        raise BrokerUnreachableError(f"no broker of {servers} can be reached: {error}")
 
-    def broker(self, broker_id: int) -> Connection:
-        """The connection to a broker by its id. Raises :class:`ConnectionLostError`."""
+    def broker(self, broker_id: int) -> SparkConnection:
+        """The connection to a broker by its id. Raises :class:`BrokerUnreachableError`."""
         return self._connect(self.address(broker_id))
 
     def address(self, broker_id: int) -> tuple[str, int]:
-        """Host and port of a broker. Raises :class:`ConnectionLostError`."""
+        """Host and port of a broker. Raises :class:`BrokerUnreachableError`."""
         address = self._addresses.get(broker_id)
         if address is None:
             self.refresh(())
             address = self._addresses.get(broker_id)
         if address is None:
-            raise ConnectionLostError(f"broker {broker_id} is not there")
+            raise BrokerUnreachableError(f"broker {broker_id} is not there")
         return address
 
     def brokers(self) -> list[int]:
@@ -134,7 +134,7 @@ class Cluster:
                 raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{partition} has no leader")
         return leader
 
-    def leader_connection(self, partition: TopicPartition) -> Connection:
+    def leader_connection(self, partition: TopicPartition) -> SparkConnection:
         """The connection to the leader of a partition. Raises as :meth:`leader` and :meth:`broker`."""
         return self.broker(self.leader(partition))
 
@@ -146,9 +146,9 @@ class Cluster:
         for partition in named:
             self._leaders.pop(partition, None)
 
-    def find_coordinator(self, kind: int, key: str) -> Connection:
+    def find_coordinator(self, kind: int, key: str) -> SparkConnection:
         """The connection to the coordinator of a group (:data:`GROUP`) or of a transactional id
-        (:data:`TRANSACTION`). ``ApiError`` and :class:`ConnectionLostError`: use it inside :meth:`retry`."""
+        (:data:`TRANSACTION`). ``ApiError`` and :class:`BrokerUnreachableError`: use it inside :meth:`retry`."""
         return self.broker(self.find_coordinators(kind, (key,))[key])
 
     def find_coordinators(self, kind: int, keys: Collection[str]) -> dict[str, int]:
@@ -180,8 +180,8 @@ class Cluster:
         while True:
             try:
                 return attempt()
-            except (ApiError, ConnectionLostError) as error:
-                passing = isinstance(error, ConnectionLostError) or error.code in RETRIABLE
+            except (ApiError, BrokerUnreachableError) as error:
+                passing = isinstance(error, BrokerUnreachableError) or error.code in RETRIABLE
                 if not passing or time.monotonic() + pause > deadline:
                     waited = f" (tried for {limit} ms)" if passing else ""
                     raise KafkaClientError(f"{what}: {error}{waited}") from None
@@ -189,8 +189,8 @@ class Cluster:
             time.sleep(pause)
             pause = min(pause * 2, self.config.retry_backoff_max_ms / 1000)
 
-    def _connect(self, address: tuple[str, int]) -> Connection:
+    def _connect(self, address: tuple[str, int]) -> SparkConnection:
         connection = self._connections.get(address)
         if connection is None or connection.closed:
-            connection = self._connections[address] = Connection(*address, self.config)
+            connection = self._connections[address] = SparkConnection(*address, self.config)
         return connection

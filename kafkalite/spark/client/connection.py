@@ -17,7 +17,7 @@ from kafkalite.protocol.codec import decode_response, encode_request, request_cl
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import request_header, response_body_offset
 from kafkalite.spark.client.config import ClientConfig
-from kafkalite.spark.client.errors import ConnectionLostError
+from kafkalite.spark.client.errors import BrokerUnreachableError
 from kafkalite.spark.client.security import authenticate, wrap
 
 _INT32 = struct.Struct(">i")
@@ -27,10 +27,10 @@ RECEIVE_BUFFER = 4 << 20
 hand over at once while its reader is at the one before."""
 
 
-class Connection:
+class SparkConnection:
     """One socket. The constructor connects, authenticates and asks which versions the broker speaks.
 
-    Raises :class:`ConnectionLostError`, from then on for every use, and :class:`AuthenticationError`.
+    Raises :class:`BrokerUnreachableError`, from then on for every use, and :class:`AuthenticationError`.
     """
 
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
@@ -48,7 +48,7 @@ class Connection:
             plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
         except OSError as error:
             self.closed = True
-            raise ConnectionLostError(f"no connection to {self}: {error}") from None
+            raise BrokerUnreachableError(f"no connection to {self}: {error}") from None
         try:
             self._socket = wrap(plain, host, config) if config.tls else plain
             self._socket.settimeout(config.request_timeout_ms / 1000)
@@ -87,7 +87,7 @@ class Connection:
             return decode_response(api_key, version, body)
         except ProtocolError as error:
             self.close()
-            raise ConnectionLostError(f"broker {self}: {error}") from None
+            raise BrokerUnreachableError(f"broker {self}: {error}") from None
 
     def send(self, api_key: int, version: int, body: Buffer, timeout_ms: int | None = None) -> memoryview:
         """Send a request and wait for its answer: the body, in memory of its own."""
@@ -97,7 +97,7 @@ class Connection:
     def post(self, api_key: int, version: int, *parts: Buffer) -> None:
         """Send a request whose answer :meth:`receive` will return; several may be under way."""
         if self.closed:
-            raise ConnectionLostError(f"the connection to {self} is closed")
+            raise BrokerUnreachableError(f"the connection to {self} is closed")
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
         head = request_header(api_key, version, self._correlation, self.config.client_id)
         size = len(head) + sum(map(len, parts))
@@ -115,11 +115,11 @@ class Connection:
     def receive(self, *, reuse: bool = False, timeout_ms: int | None = None) -> memoryview:
         """The body of the oldest answer that was not received yet.
 
-        With ``reuse`` it lies in memory that the next such call overwrites. Raises :class:`ConnectionLostError`, also
+        With ``reuse`` it lies in memory that the next such call overwrites. Raises :class:`BrokerUnreachableError`,
         after ``timeout_ms`` (``request.timeout.ms`` where not said) without a byte.
         """
         if self.closed:
-            raise ConnectionLostError(f"the connection to {self} is closed")
+            raise BrokerUnreachableError(f"the connection to {self} is closed")
         api_key, version, correlation = self._pending.pop(0)
         try:
             if timeout_ms is not None:
@@ -158,10 +158,10 @@ class Connection:
                 raise OSError("closed by the broker")
             position += count
 
-    def _lost(self, error: Exception) -> ConnectionLostError:
+    def _lost(self, error: Exception) -> BrokerUnreachableError:
         self.close()
         what = "no answer in time" if isinstance(error, TimeoutError) else str(error)
-        return ConnectionLostError(f"the connection to {self} was lost: {what}")
+        return BrokerUnreachableError(f"the connection to {self} was lost: {what}")
 
     def _ask_versions(self) -> None:
         for version in (3, 0):

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import encode_request, request_class
-from kafkalite.spark.client.cluster import TRANSACTION, Cluster
-from kafkalite.spark.client.connection import Connection
-from kafkalite.spark.client.errors import RETRIABLE, ConnectionLostError
+from kafkalite.spark.client.cluster import TRANSACTION, ClusterConnections
+from kafkalite.spark.client.connection import SparkConnection
+from kafkalite.spark.client.errors import RETRIABLE, BrokerUnreachableError
 
 T = TypeVar("T")
 Request = tuple[ApiKey, dict[str, Any], int]
@@ -24,10 +24,10 @@ _BUSY_PAUSES = (0.002, 0.005, 0.01, 0.02, 0.04, 0.0)
 """Seconds between questions whether a transaction is through with its markers; then the client's own backoff."""
 
 
-class Coordinators:
-    """Who coordinates what, as last heard; of one thread. ``KafkaClientError`` as ``Cluster.retry`` raises it."""
+class CoordinatorClient:
+    """Who coordinates what, as last heard; of one thread. Raises what ``ClusterConnections.retry`` raises."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterConnections) -> None:
         self._cluster = cluster
         self._places: dict[tuple[int, str], int] = {}
 
@@ -69,7 +69,7 @@ class Coordinators:
         return passing
 
     def _answers(self, requests: Mapping[str, Request]) -> list[tuple[str, Any]]:
-        posted: list[tuple[str, Connection, int]] = []
+        posted: list[tuple[str, SparkConnection, int]] = []
         found: list[tuple[str, Any]] = []
         try:
             for node, names in self.at(TRANSACTION, requests).items():
@@ -93,7 +93,7 @@ class Coordinators:
         (node,) = self.at(kind, (key,))
         try:
             return self._cluster.broker(node).ask(*request)
-        except (ApiError, ConnectionLostError):
+        except (ApiError, BrokerUnreachableError):
             self.forget(kind, (key,))
             raise
 
@@ -117,7 +117,7 @@ class Coordinators:
         def again() -> T:
             try:
                 return attempt()
-            except ConnectionLostError:
+            except BrokerUnreachableError:
                 self.forget(kind, keys)
                 raise
 

@@ -14,7 +14,7 @@ class KafkaClientError(Exception):
     """A request failed for good; the text says what was asked of whom, and what to do."""
 
 
-class ConnectionLostError(KafkaClientError):
+class BrokerUnreachableError(KafkaClientError):
     """A broker cannot be reached, or went away: whether it carried the request out is unknown."""
 
 

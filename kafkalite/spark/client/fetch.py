@@ -18,9 +18,9 @@ from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.fetch import FetchPartition, FetchRequest, encode_fetch_request
 from kafkalite.protocol.fetch_response import FetchPartitionResponse, decode_fetch_response
 from kafkalite.record.batch import BatchHeader, iter_headers
-from kafkalite.spark.client.cluster import Cluster
-from kafkalite.spark.client.connection import Connection
-from kafkalite.spark.client.errors import ConnectionLostError, KafkaClientError, OffsetOutOfRangeError
+from kafkalite.spark.client.cluster import ClusterConnections
+from kafkalite.spark.client.connection import SparkConnection
+from kafkalite.spark.client.errors import BrokerUnreachableError, KafkaClientError, OffsetOutOfRangeError
 
 EARLIEST, LATEST = -2, -1
 """What :func:`list_offsets` takes for a time: the first offset, the end."""
@@ -46,7 +46,7 @@ class Fetched:
     next_offset: int
 
 
-def list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def list_offsets(cluster: ClusterConnections, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """The offset of each partition at a time: :data:`EARLIEST`, :data:`LATEST`, or the first record at or after a
     number of milliseconds (:data:`NO_OFFSET`: there is none).
 
@@ -60,7 +60,7 @@ def list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[
     return found
 
 
-def _list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def _list_offsets(cluster: ClusterConnections, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """What the leader of some of the partitions says of those that it leads."""
     first = next(iter(times))
     leader = cluster.leader(first)
@@ -92,7 +92,7 @@ def _list_offsets(cluster: Cluster, times: Mapping[TopicPartition, int]) -> dict
 
 
 def fetch_range(
-    cluster: Cluster, partition: TopicPartition, start: int, end: int, patience_ms: int
+    cluster: ClusterConnections, partition: TopicPartition, start: int, end: int, patience_ms: int
 ) -> Iterator[Fetched]:
     """The records of a partition from offset ``start`` to before ``end``, as they come: the first and the last batch
     may reach beyond.
@@ -126,11 +126,11 @@ def fetch_range(
 class _Source:
     """One partition, fetched with at most one request under way."""
 
-    def __init__(self, cluster: Cluster, partition: TopicPartition) -> None:
+    def __init__(self, cluster: ClusterConnections, partition: TopicPartition) -> None:
         self.end_offset = -1
         self._cluster = cluster
         self._partition = partition
-        self._asked: tuple[Connection, int] | None = None
+        self._asked: tuple[SparkConnection, int] | None = None
 
     def ask(self, offset: int) -> None:
         """Send the request for ``offset`` if that is possible now."""
@@ -158,17 +158,17 @@ class _Source:
                 [],
             )
             connection.post(ApiKey.FETCH, version, encode_fetch_request(version, request))
-        except (ApiError, ConnectionLostError):
+        except (ApiError, BrokerUnreachableError):
             return  # the fetch itself will say what is wrong, and try again
         self._asked = connection, offset
 
     def fetch(self, offset: int) -> Fetched:
-        """The answer for ``offset``. Raises ``ApiError``, ``ConnectionLostError``, ``OffsetOutOfRangeError``."""
+        """The answer for ``offset``. Raises ``ApiError``, ``BrokerUnreachableError``, ``OffsetOutOfRangeError``."""
         if self._asked is None:
             self._cluster.leader_connection(self._partition)  # raises what ask() passes over
             self.ask(offset)
             if self._asked is None:
-                raise ConnectionLostError(f"the leader of {self._partition} went away")
+                raise BrokerUnreachableError(f"the leader of {self._partition} went away")
         connection, asked = self._asked
         self._asked = None
         assert asked == offset
@@ -178,7 +178,7 @@ class _Source:
             answer = decode_fetch_response(version, body)
         except ProtocolError as error:
             connection.close()
-            raise ConnectionLostError(f"broker {connection}: {error}") from None
+            raise BrokerUnreachableError(f"broker {connection}: {error}") from None
         if answer.error:
             raise ApiError(ErrorCode(answer.error), f"broker {connection}")
         (entry,) = answer.partitions
@@ -198,7 +198,7 @@ class _Source:
             self._asked[0].close()
             self._asked = None
 
-    def _refuse(self, entry: FetchPartitionResponse, offset: int, connection: Connection) -> None:
+    def _refuse(self, entry: FetchPartitionResponse, offset: int, connection: SparkConnection) -> None:
         code = ErrorCode(entry.error)
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             raise OffsetOutOfRangeError(

@@ -20,10 +20,10 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.produce import ProducePartitionResponse, ProduceRequest, decode_produce_response, encode_produce
-from kafkalite.spark.client.cluster import Cluster
-from kafkalite.spark.client.connection import Connection
-from kafkalite.spark.client.errors import RETRIABLE, ConnectionLostError, KafkaClientError
-from kafkalite.spark.client.transactions import Producer
+from kafkalite.spark.client.cluster import ClusterConnections
+from kafkalite.spark.client.connection import SparkConnection
+from kafkalite.spark.client.errors import RETRIABLE, BrokerUnreachableError, KafkaClientError
+from kafkalite.spark.client.transactions import InitializedProducer
 
 PRODUCE_VERSION = 11
 """The last version before those of KIP-890's second part, in which producing opens a transaction."""
@@ -39,7 +39,7 @@ _HINTS = {
 }
 
 
-class Write(NamedTuple):
+class SealedBatch(NamedTuple):
     """A record batch for a partition, sealed."""
 
     partition: TopicPartition
@@ -52,7 +52,7 @@ class Write(NamedTuple):
 class _Lane:
     """What is under way to one partition."""
 
-    waiting: deque[Write] = field(default_factory=deque)
+    waiting: deque[SealedBatch] = field(default_factory=deque)
     sequence: int = 0
     end_offset: int = -1
     not_before: float = 0.0
@@ -60,7 +60,7 @@ class _Lane:
     trouble: str = ""
 
 
-class Sender:
+class BatchSender:
     """Sends what :meth:`send` is given, in order to each partition; of one thread.
 
     ``producer`` is who writes (``None``: nobody, records may come twice after errors). ``acks``: -1 all, 1 the leader.
@@ -68,7 +68,12 @@ class Sender:
     """
 
     def __init__(
-        self, cluster: Cluster, producer: Producer | None, acks: int, request_bytes: int, delivery_timeout_ms: int
+        self,
+        cluster: ClusterConnections,
+        producer: InitializedProducer | None,
+        acks: int,
+        request_bytes: int,
+        delivery_timeout_ms: int,
     ) -> None:
         self._cluster = cluster
         self._producer = producer
@@ -77,8 +82,8 @@ class Sender:
         self._delivery_ms = delivery_timeout_ms
         self._lanes: dict[TopicPartition, _Lane] = {}
         # Of its own: an answer to anything else would be taken for that to a batch, and the other way round.
-        self._connections: dict[int, Connection] = {}
-        self._under_way: dict[int, tuple[Connection, int, list[Write]]] = {}
+        self._connections: dict[int, SparkConnection] = {}
+        self._under_way: dict[int, tuple[SparkConnection, int, list[SealedBatch]]] = {}
         self._queued = 0
         self.records = 0
         """Records acknowledged."""
@@ -91,7 +96,7 @@ class Sender:
             sequence = lane.sequence
             lane.sequence = (sequence + count) % _SEQUENCES
         data = seal(sequence)
-        lane.waiting.append(Write(partition, data, count, time.monotonic() + self._delivery_ms / 1000))
+        lane.waiting.append(SealedBatch(partition, data, count, time.monotonic() + self._delivery_ms / 1000))
         self._queued += len(data)
         self._post()
         while self._queued > QUEUED_BYTES:
@@ -126,7 +131,7 @@ class Sender:
     def _post(self) -> None:
         """A request to each broker that has none under way."""
         now = time.monotonic()
-        requests: dict[int, list[Write]] = {}
+        requests: dict[int, list[SealedBatch]] = {}
         sizes: dict[int, int] = {}
         for partition, lane in self._lanes.items():
             if not lane.waiting or lane.not_before > now:
@@ -134,7 +139,7 @@ class Sender:
             write = lane.waiting[0]
             try:
                 leader = self._cluster.leader(partition)
-            except (ApiError, ConnectionLostError) as error:
+            except (ApiError, BrokerUnreachableError) as error:
                 self._again(write, lane, error)
                 continue
             if leader in self._under_way:
@@ -147,7 +152,7 @@ class Sender:
         for leader, writes in requests.items():
             try:
                 self._under_way[leader] = (*self._request(leader, writes), writes)
-            except (ApiError, ConnectionLostError) as error:
+            except (ApiError, BrokerUnreachableError) as error:
                 for write in writes:
                     self._again(write, self._lanes[write.partition], error)
                 continue
@@ -155,11 +160,11 @@ class Sender:
             for write in writes:
                 self._lanes[write.partition] = self._lanes.pop(write.partition)
 
-    def _request(self, leader: int, writes: list[Write]) -> tuple[Connection, int]:
+    def _request(self, leader: int, writes: list[SealedBatch]) -> tuple[SparkConnection, int]:
         connection = self._connections.get(leader)
         host, port = self._cluster.address(leader)
         if connection is None or connection.closed or (connection.host, connection.port) != (host, port):
-            connection = self._connections[leader] = Connection(host, port, self._cluster.config)
+            connection = self._connections[leader] = SparkConnection(host, port, self._cluster.config)
         version = connection.version(ApiKey.PRODUCE, PRODUCE_VERSION)
         config = self._cluster.config
         request = ProduceRequest(
@@ -175,7 +180,7 @@ class Sender:
         connection, version, writes = self._under_way.pop(leader)
         try:
             found = decode_produce_response(version, connection.receive())
-        except (ConnectionLostError, ProtocolError) as error:
+        except (BrokerUnreachableError, ProtocolError) as error:
             connection.close()
             for write in writes:
                 self._again(write, self._lanes[write.partition], error)
@@ -185,11 +190,11 @@ class Sender:
             lane = self._lanes[write.partition]
             answer = answers.get(write.partition)
             if answer is None:
-                self._again(write, lane, ConnectionLostError(f"broker {connection} did not answer for it"))
+                self._again(write, lane, BrokerUnreachableError(f"broker {connection} did not answer for it"))
             else:
                 self._settle(write, lane, answer)
 
-    def _settle(self, write: Write, lane: _Lane, answer: ProducePartitionResponse) -> None:
+    def _settle(self, write: SealedBatch, lane: _Lane, answer: ProducePartitionResponse) -> None:
         code = ErrorCode(answer.error)
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             lane.waiting.popleft()
@@ -206,7 +211,7 @@ class Sender:
             raise KafkaClientError(self._text(write, lane, "; ".join(words)))
         self._again(write, lane, error)
 
-    def _again(self, write: Write, lane: _Lane, error: Exception) -> None:
+    def _again(self, write: SealedBatch, lane: _Lane, error: Exception) -> None:
         """A batch that must be sent again, if it may pass. Raises :class:`KafkaClientError` where it will not."""
         if isinstance(error, ApiError) and error.code not in RETRIABLE:
             raise KafkaClientError(self._text(write, lane, str(error)))
@@ -218,7 +223,7 @@ class Sender:
         if lane.not_before > write.deadline:
             raise KafkaClientError(self._text(write, lane, f"{error} (tried for {self._delivery_ms} ms)"))
 
-    def _text(self, write: Write, lane: _Lane, why: str) -> str:
+    def _text(self, write: SealedBatch, lane: _Lane, why: str) -> str:
         where = f" after offset {lane.end_offset - 1}" if lane.end_offset > 0 else ""
         topic, number = write.partition
         return (

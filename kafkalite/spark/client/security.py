@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.spark.client.config import ClientConfig, SaslConfig, SslConfig
-from kafkalite.spark.client.errors import AuthenticationError, ConnectionLostError
+from kafkalite.spark.client.errors import AuthenticationError, BrokerUnreachableError
 
 if TYPE_CHECKING:
-    from kafkalite.spark.client.connection import Connection
+    from kafkalite.spark.client.connection import SparkConnection
 
 
 def wrap(plain: socket.socket, host: str, config: ClientConfig) -> ssl.SSLSocket:
-    """``plain`` with TLS. Raises :class:`AuthenticationError`, :class:`ConnectionLostError`."""
+    """``plain`` with TLS. Raises :class:`AuthenticationError`, :class:`BrokerUnreachableError`."""
     try:
         return context(config.ssl).wrap_socket(plain, server_hostname=host)
     except ssl.SSLCertVerificationError as error:
         raise AuthenticationError(f"the certificate of {host} is not trusted: {error.verify_message}") from None
     except (ssl.SSLError, OSError) as error:
-        raise ConnectionLostError(f"TLS handshake with {host} failed: {error}") from None
+        raise BrokerUnreachableError(f"TLS handshake with {host} failed: {error}") from None
 
 
 def context(config: SslConfig) -> ssl.SSLContext:
@@ -59,7 +59,7 @@ def context(config: SslConfig) -> ssl.SSLContext:
     return found
 
 
-def authenticate(connection: Connection, config: SaslConfig) -> None:
+def authenticate(connection: SparkConnection, config: SaslConfig) -> None:
     """SASL by SaslHandshake and SaslAuthenticate. Raises :class:`AuthenticationError`."""
     from kafka.net.sasl.plain import SaslMechanismPlain
     from kafka.net.sasl.scram import SaslMechanismScram

@@ -14,8 +14,8 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import request_class
-from kafkalite.spark.client.cluster import GROUP, TRANSACTION, Cluster
-from kafkalite.spark.client.coordinators import Coordinators, Request
+from kafkalite.spark.client.cluster import GROUP, TRANSACTION, ClusterConnections
+from kafkalite.spark.client.coordinators import CoordinatorClient, Request
 from kafkalite.spark.client.errors import KafkaClientError
 
 NO_TIMEOUT = 0x7FFFFFFF
@@ -25,7 +25,7 @@ _BROKER = 4
 _FALLBACKS = (900_000, 60_000)
 
 
-class Producer(NamedTuple):
+class InitializedProducer(NamedTuple):
     """Who writes: what InitProducerId gave. Without a transactional id: idempotent only."""
 
     transactional_id: str | None
@@ -41,41 +41,41 @@ class Described(NamedTuple):
     producer_epoch: int
 
 
-class Committed(NamedTuple):
+class CommittedOffset(NamedTuple):
     """An offset and the text beside it."""
 
     offset: int
     metadata: str
 
 
-class Transactions:
+class TransactionClient:
     """What a producer or an administrator may ask about transactions, at any broker; of one thread.
 
     Everything raises :class:`KafkaClientError` where it fails for good, or for longer than ``default.api.timeout.ms``.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterConnections) -> None:
         self._cluster = cluster
-        self._coordinators = Coordinators(cluster)
+        self._coordinators = CoordinatorClient(cluster)
 
-    def init_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
+    def init_producer(self, transactional_id: str | None, timeout_ms: int) -> InitializedProducer:
         """A producer id, with a transactional id fenced for whoever had it, whose open transaction is aborted.
 
         ``timeout_ms`` 0: as long as the broker allows.
         """
         if transactional_id is None:
             answer = self._cluster.retry("InitProducerId", self._init_idempotent)
-            return Producer(None, answer.producer_id, answer.producer_epoch)
+            return InitializedProducer(None, answer.producer_id, answer.producer_epoch)
         for wanted in (timeout_ms,) if timeout_ms else self._timeouts():
             asked = {transactional_id: _init(transactional_id, wanted)}
             answer = self._coordinators.exchange("InitProducerId", asked, {ErrorCode.INVALID_TRANSACTION_TIMEOUT})[
                 transactional_id
             ]
             if not answer.error_code:
-                return Producer(transactional_id, answer.producer_id, answer.producer_epoch)
+                return InitializedProducer(transactional_id, answer.producer_id, answer.producer_epoch)
         raise KafkaClientError(f"InitProducerId: the broker refuses transaction.timeout.ms={wanted}: it allows less")
 
-    def add_partitions(self, producer: Producer, partitions: Collection[TopicPartition]) -> None:
+    def add_partitions(self, producer: InitializedProducer, partitions: Collection[TopicPartition]) -> None:
         """Make ``partitions`` part of the open transaction; the first open it."""
         name = producer.transactional_id
         assert name is not None
@@ -105,7 +105,7 @@ class Transactions:
 
         self._cluster.retry(f"AddPartitionsToTxn of {name}", attempt)
 
-    def end(self, producers: Iterable[Producer], *, commit: bool) -> dict[Producer, ErrorCode]:
+    def end(self, producers: Iterable[InitializedProducer], *, commit: bool) -> dict[InitializedProducer, ErrorCode]:
         """Commit or abort open transactions, and wait until their markers are written: readers see the end.
 
         ``NONE`` where that is so, which it is too where it was ended that way before; else why it cannot be:
@@ -172,7 +172,9 @@ class Transactions:
         self._cluster.retry("ListTransactions", attempt)
         return sorted(name for name in found if name.startswith(prefix))
 
-    def commit_offsets(self, producer: Producer, group: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+    def commit_offsets(
+        self, producer: InitializedProducer, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
         """Commit ``offsets`` of a group, all or none and once: in a transaction of ``producer``'s.
 
         Raises where ``producer`` was fenced; then, and where the answer stayed out, whether they are committed must be
@@ -221,10 +223,10 @@ class Transactions:
         if code:
             raise KafkaClientError(f"EndTxn of {name}: {code.name}")
 
-    def fetch_offsets(self, group: str) -> dict[TopicPartition, Committed]:
+    def fetch_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
         """All offsets of a group, once no transaction may change them any more."""
 
-        def attempt() -> dict[TopicPartition, Committed]:
+        def attempt() -> dict[TopicPartition, CommittedOffset]:
             fields = {"group_id": group, "topics": None, "require_stable": True}
             answer = self._coordinators.ask(GROUP, group, (ApiKey.OFFSET_FETCH, fields, 7))
             found = {}
@@ -234,7 +236,7 @@ class Transactions:
                     errors.append(each.error_code)
                     if each.committed_offset >= 0:
                         place = TopicPartition(topic.name, each.partition_index)
-                        found[place] = Committed(each.committed_offset, each.metadata or "")
+                        found[place] = CommittedOffset(each.committed_offset, each.metadata or "")
             for error in filter(None, errors):
                 self._coordinators.forget(GROUP, (group,))
                 raise ApiError(ErrorCode(error), f"group {group}")
@@ -266,7 +268,7 @@ def _init(transactional_id: str, timeout_ms: int) -> Request:
     return ApiKey.INIT_PRODUCER_ID, fields | _NOBODY, 4
 
 
-def _end(producer: Producer, commit: bool) -> Request:
+def _end(producer: InitializedProducer, commit: bool) -> Request:
     fields = {
         "transactional_id": producer.transactional_id,
         "producer_id": producer.producer_id,
@@ -276,7 +278,7 @@ def _end(producer: Producer, commit: bool) -> Request:
     return ApiKey.END_TXN, fields, 3
 
 
-def _max_timeout(cluster: Cluster) -> int:
+def _max_timeout(cluster: ClusterConnections) -> int:
     """The broker's ``transaction.max.timeout.ms``; 0 where it does not say."""
     node = cluster.brokers()[0]
     name = "transaction.max.timeout.ms"

@@ -42,6 +42,6 @@ Parts: ``wire`` (messages, legs), ``server`` (one server), ``quorum`` (leader, s
 
 from kafkalite.testing.ensemble.client import EnsembleClient
 from kafkalite.testing.ensemble.quorum import Ensemble, Timing
-from kafkalite.testing.znodes import Change, Transaction, TransactionKind
+from kafkalite.testing.znodes import NodeChange, NodeTransaction, TransactionKind
 
-__all__ = ["Change", "Ensemble", "EnsembleClient", "Timing", "Transaction", "TransactionKind"]
+__all__ = ["Ensemble", "EnsembleClient", "NodeChange", "NodeTransaction", "Timing", "TransactionKind"]

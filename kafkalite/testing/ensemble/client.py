@@ -1,6 +1,6 @@
 """A client of the ensemble: it connects, loses its connection and learns of its session as kazoo does. Deterministic.
 
-Answers to: ``org.apache.zookeeper.ClientCnxn``, as ``zk/client.py`` and ``zk/kazoo_session.py`` have it on kazoo.
+Answers to: ``org.apache.zookeeper.ClientCnxn``, as ``zk/kazoo_client.py`` and ``zk/kazoo_session.py`` have it on kazoo.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from kafkalite.testing.ensemble.wire import (
     Attached,
     Closed,
     CloseSession,
-    Connection,
     Dial,
+    EnsembleConnection,
     Frame,
     Ping,
-    Read,
     ReadKind,
+    ReadRequest,
     Reply,
     Request,
     ToClient,
-    Write,
+    WriteRequest,
     frame_size,
 )
 from kafkalite.testing.session_password import session_password
-from kafkalite.testing.znodes import Transaction
-from kafkalite.zk.port import (
+from kafkalite.testing.znodes import NodeTransaction
+from kafkalite.zk.zk_client import (
     MAX_PACKET,
     ConnectionLostError,
     Create,
@@ -64,7 +64,7 @@ _CLOSE_TIMEOUT = 10.0
 class Dialler(Protocol):
     """The ensemble as a client sees it."""
 
-    def dial(self, client: EnsembleClient, server: int) -> Connection:
+    def dial(self, client: EnsembleClient, server: int) -> EnsembleConnection:
         """A new connection of ``client`` to ``server``, on which nothing was sent yet."""
 
 
@@ -89,7 +89,7 @@ class _Pending:
 
 
 class EnsembleClient:
-    """Implements :class:`kafkalite.zk.port.ZkClient`, with the attributes of ``KazooZkClient`` that a broker uses.
+    """Implements :class:`kafkalite.zk.zk_client.ZkClient`, with the attributes of ``KazooZkClient`` that a broker uses.
 
     All callbacks are made on ``clock``, the clock of the client's node. ``io_clock`` is the time of kazoo's own
     thread, which answers pings although the node's reactor hangs; it stops when the process is paused.
@@ -134,7 +134,7 @@ class EnsembleClient:
         self._io_timeout_ms = session_timeout_ms
         self._last_zxid = 0
         self._xid = 0
-        self._connection: Connection | None = None
+        self._connection: EnsembleConnection | None = None
         self._hosts: deque[int] = deque()
         self._retry_delay = _RETRY
         self._timer: Timer | None = None
@@ -171,7 +171,7 @@ class EnsembleClient:
         sequence: bool = False,
         session: int | None = None,
     ) -> Future[tuple[str, ZnodeStat]]:
-        def convert(transaction: Transaction) -> tuple[str, ZnodeStat]:
+        def convert(transaction: NodeTransaction) -> tuple[str, ZnodeStat]:
             [change] = transaction.changes
             return change.op.path, change.stat
 
@@ -223,7 +223,7 @@ class EnsembleClient:
 
     # what the connection brings
 
-    def receive(self, connection: Connection, message: ToClient) -> None:
+    def receive(self, connection: EnsembleConnection, message: ToClient) -> None:
         """A server's message arrived."""
         if connection is not self._connection:
             return
@@ -253,7 +253,7 @@ class EnsembleClient:
         if pending is None:
             self._end()
             return
-        read = pending.request if isinstance(pending.request, Read) else None
+        read = pending.request if isinstance(pending.request, ReadRequest) else None
         missing = isinstance(reply.error, NoNodeError) and read is not None and read.kind is ReadKind.EXISTS
         if reply.error is not None and not missing:
             self._put(pending.future.errback, reply.error)
@@ -292,19 +292,19 @@ class EnsembleClient:
     # requests
 
     def _read(self, kind: ReadKind, path: str, watch: Watch | None, convert: Callable[[object], T]) -> Future[T]:
-        return self._submit(path, Read(kind, path, watch is not None), convert, watch=watch)
+        return self._submit(path, ReadRequest(kind, path, watch is not None), convert, watch=watch)
 
     def _write(
         self,
         ops: Sequence[Op],
-        convert: Callable[[Transaction], T],
+        convert: Callable[[NodeTransaction], T],
         session: int | None,
         size: int,
         multi: bool = False,
     ) -> Future[T]:
         path = ops[0].path if ops else ""
-        request = Write(tuple(ops), multi)
-        return self._submit(path, request, lambda value: convert(cast("Transaction", value)), session, size)
+        request = WriteRequest(tuple(ops), multi)
+        return self._submit(path, request, lambda value: convert(cast("NodeTransaction", value)), session, size)
 
     def _submit(
         self,
@@ -377,7 +377,7 @@ class EnsembleClient:
             self._change(_Phase.CONNECTING)
         self._connect_next()
 
-    def _give_up(self, connection: Connection) -> None:
+    def _give_up(self, connection: EnsembleConnection) -> None:
         """No answer came by ``connection`` for too long."""
         if connection is self._connection:
             self._drop()

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from kafkalite.common.clock import Clock
 from kafkalite.testing.ensemble.client import EnsembleClient
-from kafkalite.testing.ensemble.server import Entry, Role, Server, SessionMovedError, Submission
-from kafkalite.testing.ensemble.wire import Attach, Closed, CloseSession, Connection, Leg, Write
-from kafkalite.testing.znodes import Transaction, TransactionKind, ZnodeTree
-from kafkalite.zk.port import Delete, SessionExpiredError
+from kafkalite.testing.ensemble.server import Server, ServerRole, SessionMovedError, Submission, TransactionLogEntry
+from kafkalite.testing.ensemble.wire import Attach, Closed, CloseSession, EnsembleConnection, Leg, WriteRequest
+from kafkalite.testing.znodes import NodeTransaction, TransactionKind, ZnodeTree
+from kafkalite.zk.zk_client import Delete, SessionExpiredError
 
 Range = tuple[float, float]
 
@@ -51,7 +51,7 @@ class Session:
 class _Proposal:
     """An entry that a majority has yet to write down. ``reached``: whether followers were sent it."""
 
-    entry: Entry
+    entry: TransactionLogEntry
     reached: bool
 
 
@@ -62,9 +62,9 @@ class _Wires:
         self.extra = 0.0
         self.held_requests: set[int] = set()
         self.held_answers: set[int] = set()
-        self.connections: list[tuple[int, Connection]] = []
+        self.connections: list[tuple[int, EnsembleConnection]] = []
 
-    def add(self, server: int, connection: Connection) -> None:
+    def add(self, server: int, connection: EnsembleConnection) -> None:
         if not self.held_requests and not self.held_answers:
             self.connections.clear()
         self.connections.append((server, connection))
@@ -89,7 +89,7 @@ class Ensemble:
         self.clock = clock
         self.timing = timing or Timing()
         self.tree = ZnodeTree(clock.time_ms)
-        self.log: list[Entry] = []
+        self.log: list[TransactionLogEntry] = []
         self.sessions: dict[int, Session] = {}
         self.servers = [Server(number, ZnodeTree(clock.time_ms), self) for number in range(servers)]
         self.leader: Server | None = None
@@ -102,7 +102,7 @@ class Ensemble:
         self._epoch = 1
         self._electing = False
         self._to_expire: dict[int, None] = {}
-        self._callbacks: list[Callable[[Transaction], None]] = []
+        self._callbacks: list[Callable[[NodeTransaction], None]] = []
         self._wires: dict[EnsembleClient, _Wires] = {}
         self._touched: list[dict[int, None]] = [{} for _ in self.servers]
         self._out_of_touch: list[float | None] = [None for _ in self.servers]
@@ -133,7 +133,7 @@ class Ensemble:
         self._wires[client] = _Wires()
         return client
 
-    def on_commit(self, callback: Callable[[Transaction], None]) -> None:
+    def on_commit(self, callback: Callable[[NodeTransaction], None]) -> None:
         """Hand every transaction that changed something (a session's start and end, too) to ``callback``.
 
         It is called at the moment of the commit, in the order of the zxids; ``tree`` shows the state just after it.
@@ -222,8 +222,8 @@ class Ensemble:
     def restart(self, number: int) -> None:
         """Start server ``number`` again, with what it had on its disk."""
         server = self.servers[number]
-        if server.role is Role.DOWN:
-            server.role = Role.LOOKING
+        if server.role is ServerRole.DOWN:
+            server.role = ServerRole.LOOKING
             server.isolated = False
             self._to_leader[number] = self._leg_to_leader()
             self._seek(server)
@@ -254,7 +254,7 @@ class Ensemble:
     def freeze(self, numbers: Collection[int] | None = None) -> None:
         """Stop the processes of ``numbers``, or of all servers (SIGSTOP)."""
         for number in range(len(self.servers)) if numbers is None else numbers:
-            if self.servers[number].role is not Role.DOWN:
+            if self.servers[number].role is not ServerRole.DOWN:
                 self.servers[number].frozen = True
 
     def thaw(self, numbers: Collection[int] | None = None) -> None:
@@ -271,11 +271,11 @@ class Ensemble:
 
     # what clients and servers use
 
-    def dial(self, client: EnsembleClient, server: int) -> Connection:
+    def dial(self, client: EnsembleClient, server: int) -> EnsembleConnection:
         """See :class:`kafkalite.testing.ensemble.client.Dialler`."""
         wires = self._wires[client]
         self._next_connection += 1
-        connection = Connection(
+        connection = EnsembleConnection(
             self._next_connection,
             self.clock,
             client.io_clock,
@@ -335,7 +335,7 @@ class Ensemble:
         self.sessions[number] = Session(timeout_ms, self._expiry(timeout_ms), submission.server)
         self._propose(self._head.propose((), number, TransactionKind.OPEN_SESSION, timeout_ms), submission)
 
-    def _decide_write(self, submission: Submission, request: Write | CloseSession) -> None:
+    def _decide_write(self, submission: Submission, request: WriteRequest | CloseSession) -> None:
         session = self.sessions.get(submission.session)
         if session is None or session.closing:
             self._propose(self._head.refuse(submission.session, SessionExpiredError()), submission)
@@ -353,8 +353,8 @@ class Ensemble:
             session.closing = True
             self._propose(self._head.close_session(number), None)
 
-    def _propose(self, transaction: Transaction, submission: Submission | None) -> None:
-        self._proposals.append(_Proposal(Entry(transaction, submission), self._able_to_lead()))
+    def _propose(self, transaction: NodeTransaction, submission: Submission | None) -> None:
+        self._proposals.append(_Proposal(TransactionLogEntry(transaction, submission), self._able_to_lead()))
         now = self.clock.monotonic()
         self._commit_due = max(self._commit_due, now + self._rng.uniform(*self.timing.quorum))
         self.clock.call_later(self._commit_due - now, self._commit_one, self._epoch)
@@ -369,7 +369,7 @@ class Ensemble:
         for server in self.servers:
             self._teach(server)
 
-    def _commit(self, entry: Entry) -> None:
+    def _commit(self, entry: TransactionLogEntry) -> None:
         transaction = entry.transaction
         self.log.append(entry)
         self.tree.apply(transaction)
@@ -446,7 +446,7 @@ class Ensemble:
             elif now - since >= limit:
                 self._give_up(server)
         for server in self.servers:
-            if server.role is Role.LOOKING and not server.isolated and not server.frozen:
+            if server.role is ServerRole.LOOKING and not server.isolated and not server.frozen:
                 self._seek(server)
 
     def _reaches(self) -> bool:
@@ -456,7 +456,7 @@ class Ensemble:
     def _give_up(self, server: Server) -> None:
         """``server`` and its leader have not heard of each other for too long."""
         if server is self.leader:
-            others = [s for s in self.servers if s.role is not Role.DOWN and not s.frozen and not s.isolated]
+            others = [s for s in self.servers if s.role is not ServerRole.DOWN and not s.frozen and not s.isolated]
             if self._is_majority(others):
                 self._lose_leader()
             elif not server.frozen:
@@ -503,7 +503,7 @@ class Ensemble:
             self.clock.call_later(self._rng.uniform(*self.timing.election), self._elect)
 
     def _electable(self) -> list[Server]:
-        return [s for s in self.servers if s.role is Role.LOOKING and not s.frozen and not s.isolated]
+        return [s for s in self.servers if s.role is ServerRole.LOOKING and not s.frozen and not s.isolated]
 
     def _elect(self) -> None:
         self._electing = False
@@ -521,7 +521,7 @@ class Ensemble:
         while self._proposals:
             self._commit(self._proposals.popleft().entry)
         leader.advance(len(self.log))
-        leader.role = Role.LEADING
+        leader.role = ServerRole.LEADING
         leader.epoch = self._epoch
         self._head = self.tree.copy()
         self._head.zxid = self._epoch << 32
@@ -544,9 +544,9 @@ class Ensemble:
 
     def _join(self, server: Server) -> None:
         """``server`` follows the leader, and has all that is committed before it serves."""
-        if server.role is Role.LOOKING and not server.frozen and not server.isolated and self._reaches():
+        if server.role is ServerRole.LOOKING and not server.frozen and not server.isolated and self._reaches():
             server.advance(len(self.log))
-            server.role = Role.FOLLOWING
+            server.role = ServerRole.FOLLOWING
             server.epoch = self._epoch
             self._resume()
 
@@ -555,7 +555,7 @@ class Ensemble:
         self._out_of_touch[server.number] = None
         if server.serving and server.epoch != self._epoch:
             server.look()
-        if server.role is Role.LOOKING:
+        if server.role is ServerRole.LOOKING:
             self._seek(server)
         for each in self.servers:
             self._teach(each)

@@ -14,7 +14,18 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from kafkalite.common.tasks import deferred
-from kafkalite.zk.port import Check, Create, Delete, MultiError, Op, SetData, Watch, WatchEvent, ZkClient, ZnodeStat
+from kafkalite.zk.zk_client import (
+    Check,
+    Create,
+    Delete,
+    MultiError,
+    Op,
+    SetData,
+    Watch,
+    WatchEvent,
+    ZkClient,
+    ZnodeStat,
+)
 
 CLIENTS = 3
 _NAMES = (
@@ -39,7 +50,7 @@ _OTHER_PATHS = ("relative", "/", "no/such", "//")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadStep:
     """A read; ``watch``: with a watch."""
 
     kind: str
@@ -48,7 +59,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WriteStep:
     """A write; ``multi``: as a transaction. ``former``: bound to the session that the client had before."""
 
     ops: tuple[Op, ...]
@@ -57,11 +68,11 @@ class Writing:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class StepBatch:
     """Operations that one client sends without waiting."""
 
     client: int
-    works: tuple[Reading | Writing, ...]
+    works: tuple[ReadStep | WriteStep, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,7 @@ class Close:
     client: int
 
 
-Step = Batch | Expire | Close
+Step = StepBatch | Expire | Close
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +123,7 @@ def make_script(seed: int, length: int = 16) -> Script:
     base = f"/script-{seed}"
     maker = _Maker(rng, base)
     beginning = [Create(base), *(Create(f"{base}/{name}") for name in ("a", "b", "a/a") if rng.random() < 0.5)]
-    steps: list[Step] = [Batch(0, tuple(Writing((op,), False) for op in beginning))]
+    steps: list[Step] = [StepBatch(0, tuple(WriteStep((op,), False) for op in beginning))]
     for _ in range(length):
         client = rng.randrange(CLIENTS)
         kind = rng.random()
@@ -121,7 +132,7 @@ def make_script(seed: int, length: int = 16) -> Script:
         elif kind < 0.07:
             steps.append(Close(client))
         else:
-            steps.append(Batch(client, maker.works(rng.choice((1, 1, 2, 3, 5, 8)))))
+            steps.append(StepBatch(client, maker.works(rng.choice((1, 1, 2, 3, 5, 8)))))
     return Script(base, tuple(steps), rng.random() < 0.25)
 
 
@@ -130,25 +141,25 @@ class _Maker:
         self._rng = rng
         self._base = base
 
-    def works(self, count: int) -> tuple[Reading | Writing, ...]:
+    def works(self, count: int) -> tuple[ReadStep | WriteStep, ...]:
         """What one client sends without waiting."""
         works = tuple(self._work() for _ in range(count))
         [first, *others] = works
-        if not others and isinstance(first, Writing) and self._rng.random() < 0.1:
+        if not others and isinstance(first, WriteStep) and self._rng.random() < 0.1:
             # alone, because it fails before anything is sent, and so before the answers to others
             return (replace(first, former=True),)
         return works
 
-    def _work(self) -> Reading | Writing:
+    def _work(self) -> ReadStep | WriteStep:
         rng = self._rng
         if rng.random() < 0.45:
             path = self._path()
             # the root of a real server has other children, too
             path = self._base if path == "/" else path
-            return Reading(rng.choice(("get", "exists", "get_children")), path, rng.random() < 0.6)
+            return ReadStep(rng.choice(("get", "exists", "get_children")), path, rng.random() < 0.6)
         if rng.random() < 0.25:
-            return Writing(tuple(self._op(True) for _ in range(rng.randint(0, 5))), True)
-        return Writing((self._op(False),), False)
+            return WriteStep(tuple(self._op(True) for _ in range(rng.randint(0, 5))), True)
+        return WriteStep((self._op(False),), False)
 
     def _path(self) -> str:
         rng = self._rng
@@ -212,7 +223,7 @@ class _Run:
             first = len(self._notes)
             self._take(step)
             self._target.run([client.exists(self._script.base) for client in self._clients])
-            if not isinstance(step, Batch):
+            if not isinstance(step, StepBatch):
                 # The server removes the ephemerals of a session, and kazoo tells of lost watches, in any order.
                 self._notes[first:] = sorted(self._notes[first:], key=lambda note: (note.client, note.text))
             else:
@@ -221,7 +232,7 @@ class _Run:
 
     def _take(self, step: Step) -> None:
         client = self._clients[step.client]
-        if isinstance(step, Batch):
+        if isinstance(step, StepBatch):
             self._target.run([self._start(step.client, work) for work in step.works])
             return
         self._former[step.client] = client.session
@@ -236,18 +247,18 @@ class _Run:
     def _name_session(self, client: int) -> None:
         self._sessions[self._clients[client].session] = f"client {client} of step {self._step}"
 
-    def _start(self, number: int, work: Reading | Writing) -> Awaitable[object]:
+    def _start(self, number: int, work: ReadStep | WriteStep) -> Awaitable[object]:
         answer = deferred(self._send(number, work))
-        is_list = isinstance(work, Reading) and work.kind == "get_children"
+        is_list = isinstance(work, ReadStep) and work.kind == "get_children"
         answer.addCallbacks(
             lambda value: self._note(number, f"{work!r} ->", sorted(value) if is_list else value),
             lambda failure: self._note(number, f"{work!r} ->", failure.value),
         )
         return answer
 
-    def _send(self, number: int, work: Reading | Writing) -> Awaitable[Any]:
+    def _send(self, number: int, work: ReadStep | WriteStep) -> Awaitable[Any]:
         client = self._clients[number]
-        if isinstance(work, Reading):
+        if isinstance(work, ReadStep):
             watch = self._watch(number, work) if work.watch else None
             read: Callable[..., Awaitable[Any]] = getattr(client, work.kind)
             return read(work.path, watch)
@@ -265,7 +276,7 @@ class _Run:
             case Check():
                 raise AssertionError("a check stands in a multi only")
 
-    def _watch(self, number: int, read: Reading) -> Watch:
+    def _watch(self, number: int, read: ReadStep) -> Watch:
         kind = "any" if self._script.shared_watch else "child" if read.kind == "get_children" else "data"
         key = number, read.path, kind
         found = self._watches.get(key)

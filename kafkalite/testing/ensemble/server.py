@@ -20,25 +20,25 @@ from kafkalite.testing.ensemble.wire import (
     Attached,
     Closed,
     CloseSession,
-    Connection,
     Dial,
+    EnsembleConnection,
     Frame,
     Ping,
-    Read,
     ReadKind,
+    ReadRequest,
     Reply,
     ToServer,
-    Write,
+    WriteRequest,
 )
-from kafkalite.testing.znodes import Transaction, TransactionKind, ZnodeTree
-from kafkalite.zk.port import EventType, MultiError, NoNodeError, WatchEvent, ZkError
+from kafkalite.testing.znodes import NodeTransaction, TransactionKind, ZnodeTree
+from kafkalite.zk.zk_client import EventType, MultiError, NoNodeError, WatchEvent, ZkError
 
 Ts = TypeVarTuple("Ts")
 _DATA = (EventType.CREATED, EventType.CHANGED, EventType.DELETED)
 _CHILD = (EventType.CHILD, EventType.DELETED)
 
 
-class Role(Enum):
+class ServerRole(Enum):
     """What a server is to the others."""
 
     DOWN = "down"
@@ -60,14 +60,14 @@ class Submission:
     connection: int
     xid: int
     session: int
-    request: Write | CloseSession | Attach
+    request: WriteRequest | CloseSession | Attach
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TransactionLogEntry:
     """One entry of the log, and which server is to answer for it."""
 
-    transaction: Transaction
+    transaction: NodeTransaction
     submission: Submission | None
 
 
@@ -75,7 +75,7 @@ class Quorum(Protocol):
     """The ensemble as one of its servers sees it."""
 
     @property
-    def log(self) -> list[Entry]:
+    def log(self) -> list[TransactionLogEntry]:
         """What was committed."""
 
     def submit(self, submission: Submission) -> None:
@@ -89,7 +89,7 @@ class Quorum(Protocol):
 class _Client:
     """A connection as the server sees it."""
 
-    connection: Connection
+    connection: EnsembleConnection
     session: int = 0
     pending: deque[Frame] = field(default_factory=deque)
     done: dict[int, Reply] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Server:
         self.number = number
         self.tree = tree
         self.applied = 0
-        self.role = Role.LOOKING
+        self.role = ServerRole.LOOKING
         self.frozen = False
         self.isolated = False
         self.silent = False
@@ -150,16 +150,16 @@ class Server:
     @property
     def serving(self) -> bool:
         """Whether it believes in a leader (itself included)."""
-        return self.role in (Role.FOLLOWING, Role.LEADING)
+        return self.role in (ServerRole.FOLLOWING, ServerRole.LEADING)
 
     @property
     def in_touch(self) -> bool:
         """Whether the others can reach it."""
         return self.serving and not self.frozen and not self.isolated
 
-    def receive(self, connection: Connection, message: ToServer) -> None:
+    def receive(self, connection: EnsembleConnection, message: ToServer) -> None:
         """A client's message arrived."""
-        if self.role is Role.DOWN:
+        if self.role is ServerRole.DOWN:
             if not self.silent:
                 connection.answers.send(Closed())
         elif isinstance(message, Dial):
@@ -191,13 +191,13 @@ class Server:
 
     def look(self) -> None:
         """The leader is lost: every connection is closed."""
-        if self.role is not Role.DOWN:
-            self.role = Role.LOOKING
+        if self.role is not ServerRole.DOWN:
+            self.role = ServerRole.LOOKING
             self._drop_all(silent=False)
 
     def die(self, silent: bool) -> None:
         """The process ends; ``silent``: the machine, too, so that its clients hear nothing."""
-        self.role = Role.DOWN
+        self.role = ServerRole.DOWN
         self.silent = silent
         self.frozen = False
         self._inbox.clear()
@@ -216,7 +216,7 @@ class Server:
             if not timeout_ms:
                 self._close(client)
 
-    def _accept(self, connection: Connection) -> None:
+    def _accept(self, connection: EnsembleConnection) -> None:
         self._clients[connection.number] = _Client(connection)
 
     def _take(self, number: int, message: ToServer) -> None:
@@ -246,7 +246,7 @@ class Server:
             return
         self._quorum.touch(self.number, client.session)
         client.pending.append(frame)
-        if isinstance(frame.request, Write | CloseSession):
+        if isinstance(frame.request, WriteRequest | CloseSession):
             number = client.connection.number
             self._quorum.submit(Submission(self.number, number, frame.xid, client.session, frame.request))
         self._drain(client)
@@ -254,7 +254,7 @@ class Server:
     def _drain(self, client: _Client) -> None:
         while client.pending:
             frame = client.pending[0]
-            if isinstance(frame.request, Read):
+            if isinstance(frame.request, ReadRequest):
                 reply = self._read(client, frame.xid, frame.request)
             elif isinstance(frame.request, Ping):
                 reply = Reply(frame.xid, self.tree.zxid)
@@ -265,7 +265,7 @@ class Server:
             client.pending.popleft()
             client.connection.answers.send(reply)
 
-    def _read(self, client: _Client, xid: int, read: Read) -> Reply:
+    def _read(self, client: _Client, xid: int, read: ReadRequest) -> Reply:
         exists = read.kind is ReadKind.EXISTS
         try:
             node = self.tree.find(read.path) if exists else self.tree.nodes.get(read.path)
@@ -279,7 +279,7 @@ class Server:
             return Reply(xid, self.tree.zxid, (node.data, node.stat()))
         return Reply(xid, self.tree.zxid, node.stat() if exists else sorted(node.children))
 
-    def _apply(self, entry: Entry) -> None:
+    def _apply(self, entry: TransactionLogEntry) -> None:
         transaction, submission = entry.transaction, entry.submission
         self.tree.apply(transaction)
         for event in transaction.events():
@@ -292,7 +292,7 @@ class Server:
         if transaction.kind is TransactionKind.CLOSE_SESSION:
             self.end_connections(transaction.session)
 
-    def _answer(self, client: _Client, submission: Submission, transaction: Transaction) -> None:
+    def _answer(self, client: _Client, submission: Submission, transaction: NodeTransaction) -> None:
         error = transaction.error
         if isinstance(submission.request, Attach):
             client.session = transaction.session
@@ -300,7 +300,11 @@ class Server:
         elif isinstance(error, SessionMovedError):
             self._close(client)
         else:
-            if isinstance(submission.request, Write) and not submission.request.multi and isinstance(error, MultiError):
+            if (
+                isinstance(submission.request, WriteRequest)
+                and not submission.request.multi
+                and isinstance(error, MultiError)
+            ):
                 error = error.cause
             client.done[submission.xid] = Reply(submission.xid, transaction.zxid, transaction, error)
             self._drain(client)

@@ -13,7 +13,7 @@ from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.ensemble.client import EnsembleClient
 from kafkalite.testing.ensemble.quorum import Ensemble
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.port import SessionState, ZkClient
+from kafkalite.zk.zk_client import SessionState, ZkClient
 
 _STEP = 0.05
 _LIMIT = 60.0

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from kafkalite.common.clock import Clock
-from kafkalite.zk.port import Check, Create, Delete, Op, SetData, WatchEvent, ZkError
+from kafkalite.zk.zk_client import Check, Create, Delete, Op, SetData, WatchEvent, ZkError
 
 T = TypeVar("T")
 JUTE_MAX_BUFFER = 0xFFFFF
@@ -32,7 +32,7 @@ class ReadKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadRequest:
     """A read, which the server that the client is connected to answers from its own tree."""
 
     kind: ReadKind
@@ -41,7 +41,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteRequest:
     """One operation, or (``multi``) several as a transaction, which the leader decides on."""
 
     ops: tuple[Op, ...]
@@ -58,7 +58,7 @@ class CloseSession:
     """The client ends its session."""
 
 
-Request = Read | Write | Ping | CloseSession
+Request = ReadRequest | WriteRequest | Ping | CloseSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Leg(Generic[T]):
             self._deliver(self._messages.popleft())
 
 
-class Connection:
+class EnsembleConnection:
     """One connection: a request leg, an answer leg, and whether the client still listens."""
 
     def __init__(
@@ -178,8 +178,8 @@ class Connection:
         server_clock: Clock,
         client_clock: Clock,
         delay: Callable[[], float],
-        serve: Callable[[Connection, ToServer], None],
-        receive: Callable[[Connection, ToClient], None],
+        serve: Callable[[EnsembleConnection, ToServer], None],
+        receive: Callable[[EnsembleConnection, ToClient], None],
     ) -> None:
         self.number = number
         self.requests: Leg[ToServer] = Leg(server_clock, delay, lambda message: serve(self, message))
@@ -188,9 +188,9 @@ class Connection:
 
 def frame_size(request: Request) -> int:
     """Bytes of ``request`` on the wire, as ``jute.maxbuffer`` counts them."""
-    if isinstance(request, Read):
+    if isinstance(request, ReadRequest):
         return _HEADER + _string(request.path) + 1
-    if not isinstance(request, Write):
+    if not isinstance(request, WriteRequest):
         return _HEADER
     if not request.multi:
         return _HEADER + _operation_size(request.ops[0])

@@ -299,7 +299,7 @@ class Led(NamedTuple):
     leader_epoch: int
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """What a replica holds at ``offset``: a record, or (``None``) the marker that ends a transaction."""
 
     offset: int
@@ -314,7 +314,7 @@ class Replica(NamedTuple):
 
     partition: str
     broker: int
-    entries: tuple[Entry, ...]
+    entries: tuple[LogEntry, ...]
 
 
 Event = (

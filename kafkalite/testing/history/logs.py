@@ -10,7 +10,7 @@ from itertools import pairwise, zip_longest
 from operator import itemgetter
 
 from kafkalite.testing.history.breaches import Breaches, Rule
-from kafkalite.testing.history.events import ENDLESS, Compacted, Deleting, Entry, RecordId, Replica
+from kafkalite.testing.history.events import ENDLESS, Compacted, Deleting, LogEntry, RecordId, Replica
 from kafkalite.testing.history.producers import NOWHERE, Producers, Sending, Transaction
 
 Log = dict[int, RecordId | None]
@@ -22,7 +22,7 @@ class Logs:
 
     def __init__(self, breaches: Breaches) -> None:
         self._breaches = breaches
-        self._replicas: dict[str, dict[int, tuple[Entry, ...]]] = {}
+        self._replicas: dict[str, dict[int, tuple[LogEntry, ...]]] = {}
         self._logs: dict[str, Log] = defaultdict(dict)
         self._ends: dict[str, int] = {}
         self._epochs: dict[tuple[str, int], int] = {}
@@ -173,7 +173,7 @@ class Logs:
                     Rule.ALL, f"{record} in {sending.partition}{at}: missing, {transaction} is committed"
                 )
 
-    def _check_whole(self, partition: str, broker: int, entries: tuple[Entry, ...]) -> None:
+    def _check_whole(self, partition: str, broker: int, entries: tuple[LogEntry, ...]) -> None:
         for before, after in pairwise(entries):
             where = f"{after.record or 'a marker'} in {partition} at offset {after.offset} on broker {broker}"
             if after.offset != before.offset + 1 and not self.is_compacted(partition):
@@ -209,7 +209,7 @@ class Logs:
         self,
         partition: str,
         broker: int,
-        entries: tuple[Entry, ...],
+        entries: tuple[LogEntry, ...],
         keys: dict[str, tuple[int, RecordId]],
         keyed: dict[RecordId, Sending],
         doubtful: set[tuple[str, str]],
@@ -233,7 +233,7 @@ class Logs:
                     Rule.LAST_VALUE, f"{where}: {stands} is there, {record} at offset {offset} is its last value"
                 )
 
-    def _compare(self, partition: str, replicas: dict[int, tuple[Entry, ...]]) -> None:
+    def _compare(self, partition: str, replicas: dict[int, tuple[LogEntry, ...]]) -> None:
         if self.is_compacted(partition):
             self._compare_compacted(partition, replicas)
             return
@@ -256,9 +256,9 @@ class Logs:
                 f"{_describe(theirs)} on broker {broker}",
             )
 
-    def _compare_compacted(self, partition: str, replicas: dict[int, tuple[Entry, ...]]) -> None:
+    def _compare_compacted(self, partition: str, replicas: dict[int, tuple[LogEntry, ...]]) -> None:
         """Each replica is compacted by itself: what two of them hold at an offset is the same record."""
-        seen: dict[int, tuple[int, Entry]] = {}
+        seen: dict[int, tuple[int, LogEntry]] = {}
         for broker, entries in replicas.items():
             for entry in entries:
                 first, known = seen.setdefault(entry.offset, (broker, entry))
@@ -270,7 +270,7 @@ class Logs:
                     )
 
 
-def _describe(entry: Entry | None) -> str:
+def _describe(entry: LogEntry | None) -> str:
     if entry is None:
         return "nothing"
     return f"{entry.record or 'a marker'} (leader epoch {entry.leader_epoch}, CRC {entry.crc:#x})"

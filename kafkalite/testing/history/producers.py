@@ -26,7 +26,7 @@ from kafkalite.testing.history.events import (
 NOWHERE = -1
 
 
-class Outcome(Enum):
+class SendOutcome(Enum):
     """What a producer knows of its transaction."""
 
     OPEN = auto()
@@ -42,7 +42,7 @@ class Transaction:
 
     producer: str
     number: int
-    outcome: Outcome = Outcome.OPEN
+    outcome: SendOutcome = SendOutcome.OPEN
     records: list[RecordId] = field(default_factory=list)
     seen: bool = False
     """Whether any reader of committed records saw any of it."""
@@ -53,7 +53,7 @@ class Transaction:
     @property
     def visible(self) -> bool:
         """Whether readers of committed records are to see it. One of unknown outcome is so once it was seen."""
-        return self.outcome is Outcome.COMMITTED or (self.outcome is Outcome.UNKNOWN and self.seen)
+        return self.outcome is SendOutcome.COMMITTED or (self.outcome is SendOutcome.UNKNOWN and self.seen)
 
 
 @dataclass(slots=True)
@@ -132,13 +132,13 @@ class Producers:
             self.records[event.record].doubtful = True
 
     def committing(self, event: Committing) -> None:
-        self._transaction(event.producer, event.transaction).outcome = Outcome.UNKNOWN
+        self._transaction(event.producer, event.transaction).outcome = SendOutcome.UNKNOWN
 
     def committed(self, event: Committed) -> None:
-        self._transaction(event.producer, event.transaction).outcome = Outcome.COMMITTED
+        self._transaction(event.producer, event.transaction).outcome = SendOutcome.COMMITTED
 
     def aborted(self, event: Aborted) -> None:
-        self._transaction(event.producer, event.transaction).outcome = Outcome.ABORTED
+        self._transaction(event.producer, event.transaction).outcome = SendOutcome.ABORTED
 
     def _transaction(self, producer: str, number: int) -> Transaction:
         return self.transactions.setdefault((producer, number), Transaction(producer, number))

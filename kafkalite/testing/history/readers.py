@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from kafkalite.testing.history.breaches import Breaches, Rule
 from kafkalite.testing.history.events import Isolation, Positioned, Reached, Read, RecordId
 from kafkalite.testing.history.logs import Logs
-from kafkalite.testing.history.producers import Outcome, Producers
+from kafkalite.testing.history.producers import Producers, SendOutcome
 
 _UNPLACED = -1
 
@@ -92,7 +92,7 @@ class Readers:
                 self._breaches.add(Rule.UNCHANGED, f"{where}: {log[offset] or 'a marker'} stands there now")
             transaction = self._producers.records[record].transaction
             if span.committed and transaction is not None and not transaction.visible:
-                said = "was aborted" if transaction.outcome is Outcome.ABORTED else "was never committed"
+                said = "was aborted" if transaction.outcome is SendOutcome.ABORTED else "was never committed"
                 self._breaches.add(Rule.ABORTED, f"{where} as committed: {transaction} {said}")
 
     def _check_complete(self, span: _Span, logs: Logs) -> None:

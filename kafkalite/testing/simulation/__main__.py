@@ -21,7 +21,7 @@ from pathlib import Path
 
 from kafkalite.testing.simulation.coverage import coverage
 from kafkalite.testing.simulation.plan import Plan, draw_plan
-from kafkalite.testing.simulation.run import Outcome, run_history
+from kafkalite.testing.simulation.run import HistoryOutcome, run_history
 from kafkalite.testing.simulation.shrinking import shrink
 
 _LIMIT = 600.0
@@ -40,17 +40,17 @@ class Child:
         self._process.start()
         theirs.close()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> HistoryOutcome:
         """What it came to; blocks until it is over, or hangs."""
         try:
             if not self.connection.poll(max(0.0, self.started + _LIMIT - time.monotonic())):
                 self._process.kill()
-                return Outcome(self.plan.seed, [f"the history did not end within {_LIMIT:g} s"])
+                return HistoryOutcome(self.plan.seed, [f"the history did not end within {_LIMIT:g} s"])
             outcome = self.connection.recv()
-            assert isinstance(outcome, Outcome)
+            assert isinstance(outcome, HistoryOutcome)
         except EOFError:
             self._process.join()
-            return Outcome(self.plan.seed, [f"the process of the history ended with {self._process.exitcode}"])
+            return HistoryOutcome(self.plan.seed, [f"the process of the history ended with {self._process.exitcode}"])
         else:
             return outcome
         finally:
@@ -65,12 +65,12 @@ def _child(plan: Plan, story: bool, connection: Connection) -> None:
     connection.close()
 
 
-def run_alone(plan: Plan, story: bool = False) -> Outcome:
+def run_alone(plan: Plan, story: bool = False) -> HistoryOutcome:
     """Run one history in a child process."""
     return Child(plan, story).outcome()
 
 
-def run_many(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
+def run_many(seeds: Iterable[int], jobs: int) -> Iterator[HistoryOutcome]:
     """Run the histories of ``seeds``, ``jobs`` at a time; outcomes come as they end."""
     waiting = iter(seeds)
     running: list[Child] = []
@@ -203,13 +203,13 @@ def _shrink(seed: int) -> int:
     return 1
 
 
-def _failure(outcome: Outcome) -> str:
+def _failure(outcome: HistoryOutcome) -> str:
     lines = "\n".join(f"  {line}" for line in outcome.violations[:8])
     more = len(outcome.violations) - 8
     return f"seed {outcome.seed} at revision {_revision()}:\n{lines}" + (f"\n  and {more} more" if more > 0 else "")
 
 
-def _as_json(outcome: Outcome) -> str:
+def _as_json(outcome: HistoryOutcome) -> str:
     return json.dumps({key: value for key, value in asdict(outcome).items() if key != "story"})
 
 

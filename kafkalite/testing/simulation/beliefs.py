@@ -19,9 +19,9 @@ from typing import NamedTuple
 from uuid import UUID
 
 from kafkalite.apis.services import BrokerServices
-from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.files import dir_name
+from kafkalite.log.partition_folder import dir_name
 from kafkalite.replication.partition import Role
 from kafkalite.testing.simulation.cluster import SimBroker
 from kafkalite.testing.simulation.invariants import TOPIC_PATH, Kind, ZnodeChange
@@ -43,7 +43,7 @@ class _Life:
     def __init__(self, services: BrokerServices) -> None:
         self.services = services
         self.version = -1
-        self.states: dict[TopicPartition, PartitionState] = {}
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
 
 
 class Beliefs:

@@ -68,7 +68,7 @@ SETTINGS = {
 """Times and sizes at which much happens in little virtual time."""
 
 
-class Status(Enum):
+class BrokerStatus(Enum):
     """What a broker's process does."""
 
     DOWN = "down"
@@ -108,7 +108,7 @@ class SimBroker:
     def __init__(self, cluster: SimCluster, number: int, overrides: Mapping[str, str]) -> None:
         self.id = number
         self.host = f"broker-{number}"
-        self.status = Status.DOWN
+        self.status = BrokerStatus.DOWN
         self.life: Life | None = None
         self.server: BrokerServer | None = None
         self.zk: EnsembleClient | None = None
@@ -134,7 +134,7 @@ class SimBroker:
     @property
     def services(self) -> BrokerServices | None:
         """What the broker is made of (its logs, its metadata, …), for a look; ``None`` where it does not serve."""
-        return self.server.services if self.server is not None and self.status is Status.SERVING else None
+        return self.server.services if self.server is not None and self.status is BrokerStatus.SERVING else None
 
     def last_partition(self, tp: TopicPartition) -> Partition | None:
         """The partition as the present process holds it, or the last one held it."""
@@ -187,7 +187,7 @@ class SimBroker:
         server = self.server = BrokerServer(config, edges)
         server.on_fatal = self._fatal
         life.keep.append(server)
-        self.status = Status.STARTING
+        self.status = BrokerStatus.STARTING
         life.run(lambda: deferred(server.start()).addCallbacks(lambda _: self._serves(life), self._start_failed))
 
     def stop(self) -> None:
@@ -195,11 +195,11 @@ class SimBroker:
         life, server = self.life, self.server
         if life is None or server is None or not life.alive:
             return
-        if self.status is not Status.SERVING:
-            if self.status is Status.STARTING:
+        if self.status is not BrokerStatus.SERVING:
+            if self.status is BrokerStatus.STARTING:
                 self.kill()
             return
-        self.status = Status.STOPPING
+        self.status = BrokerStatus.STOPPING
         self._cluster.world.note("stops", self.host)
         life.run(lambda: deferred(server.stop()).addCallbacks(lambda _: self._exit(), self._stop_failed))
 
@@ -247,8 +247,8 @@ class SimBroker:
             self.life.resume()
 
     def _serves(self, life: Life) -> None:
-        if life is self.life and self.status is Status.STARTING:
-            self.status = Status.SERVING
+        if life is self.life and self.status is BrokerStatus.STARTING:
+            self.status = BrokerStatus.SERVING
             self._cluster.world.note("serves", self.host)
 
     def _start_failed(self, failure: object) -> None:
@@ -267,7 +267,7 @@ class SimBroker:
     def _fatal(self, error: Exception) -> None:
         log.critical("%s", error)
         self.fatal = str(error)
-        if self.status is Status.SERVING:
+        if self.status is BrokerStatus.SERVING:
             self.stop()
         else:
             self._exit(str(error))
@@ -289,7 +289,7 @@ class SimBroker:
         self.disk.process_died()
 
     def _ended(self) -> None:
-        self.status = Status.DOWN
+        self.status = BrokerStatus.DOWN
 
 
 class SimCluster:
@@ -326,7 +326,7 @@ class SimCluster:
         for broker in self.brokers.values():
             broker.start()
         end = self.world.now + limit
-        if not self.world.run_until(lambda: all(b.status is Status.SERVING for b in self.brokers.values()), end):
+        if not self.world.run_until(lambda: all(b.status is BrokerStatus.SERVING for b in self.brokers.values()), end):
             raise TimeoutError(f"not all brokers serve within {limit:g} s")
 
     def start(self, broker: int, overrides: Mapping[str, str] | None = None) -> None:

@@ -17,18 +17,18 @@ from unittest.mock import patch
 from kafkalite.log.cleaner import log_cleaner
 from kafkalite.log.cleaner.job import CleanerConfig, CleanJob
 from kafkalite.log.cleaner.plan import LogToClean, make_job
-from kafkalite.log.config import LogConfig
-from kafkalite.log.files import CLEANED_SUFFIX, LOG_SUFFIX, file_name
 from kafkalite.log.log import Log
+from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_dir import LogDir
-from kafkalite.log.segment import Segment
+from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.partition_folder import CLEANED_SUFFIX, LOG_SUFFIX, file_name
 from kafkalite.log.services import LogServices
 from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, iter_headers
 from kafkalite.record.records import iter_records
 
 
-class Record(NamedTuple):
+class CompactedRecord(NamedTuple):
     """One record as a segment holds it; ``horizon_ms``: until when its batch keeps tombstones, ``None``: not known."""
 
     offset: int
@@ -43,7 +43,7 @@ class Content(NamedTuple):
     """What stands in segments, in order; markers only among the ``batches``."""
 
     batches: tuple[BatchHeader, ...]
-    records: tuple[Record, ...]
+    records: tuple[CompactedRecord, ...]
 
 
 class _Made(NamedTuple):
@@ -136,7 +136,7 @@ class Compactions:
 def round_faults(
     old: Content,
     new: Content,
-    later: Callable[[], Iterable[Record]],
+    later: Callable[[], Iterable[CompactedRecord]],
     aborted: Sequence[AbortedTxn],
     bounds: Bounds,
 ) -> Iterator[str]:
@@ -174,30 +174,30 @@ def _ends(content: Content) -> set[tuple[int, int]]:
     return {(batch.producer_id, batch.last_offset) for batch in content.batches}
 
 
-def _latest(records: Iterable[Record], aborted: Sequence[AbortedTxn], stable: int) -> dict[bytes | None, int]:
+def _latest(records: Iterable[CompactedRecord], aborted: Sequence[AbortedTxn], stable: int) -> dict[bytes | None, int]:
     """The last offset of each key that is below ``stable`` and of no aborted transaction."""
     return {
         record.key: record.offset for record in records if record.offset < stable and not _is_aborted(record, aborted)
     }
 
 
-def _may_go(record: Record, aborted: Sequence[AbortedTxn], now_ms: int) -> bool:
+def _may_go(record: CompactedRecord, aborted: Sequence[AbortedTxn], now_ms: int) -> bool:
     """Whether a record may go though no later one has its key."""
     is_over = record.value is None and record.horizon_ms is not None and record.horizon_ms <= now_ms
     return is_over or _is_aborted(record, aborted)
 
 
-def _is_aborted(record: Record, aborted: Sequence[AbortedTxn]) -> bool:
+def _is_aborted(record: CompactedRecord, aborted: Sequence[AbortedTxn]) -> bool:
     return record.transactional and any(
         txn.producer_id == record.producer_id and txn.first_offset <= record.offset <= txn.last_offset
         for txn in aborted
     )
 
 
-def _content(segments: Iterable[Segment | _Made]) -> Content:
+def _content(segments: Iterable[LogSegment | _Made]) -> Content:
     """Read past the machine's disk, so that no fault of it is met; what a flipped bit has damaged ends its segment."""
     batches: list[BatchHeader] = []
-    records: list[Record] = []
+    records: list[CompactedRecord] = []
     for segment in segments:
         data = memoryview(Path(segment.path).read_bytes())[: segment.size]
         with suppress(CorruptRecordError):
@@ -208,7 +208,9 @@ def _content(segments: Iterable[Segment | _Made]) -> Content:
                 horizon, transactional = header.delete_horizon_ms, header.is_transactional
                 for record in iter_records(data, header, position):
                     records.append(
-                        Record(record.offset, record.key, record.value, header.producer_id, transactional, horizon)
+                        CompactedRecord(
+                            record.offset, record.key, record.value, header.producer_id, transactional, horizon
+                        )
                     )
     return Content(tuple(batches), tuple(records))
 

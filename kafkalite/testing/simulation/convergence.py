@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from kafkalite.apis.services import BrokerServices
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.record.batch import CorruptRecordError, iter_headers
 from kafkalite.record.records import iter_records
 from kafkalite.replication.partition import Partition, Role
-from kafkalite.testing.history.events import Entry, RecordId
+from kafkalite.testing.history.events import LogEntry, RecordId
 from kafkalite.testing.simulation.clients.records import identity_of
 from kafkalite.testing.znodes import Znode
 from kafkalite.zk.znodes import claims
@@ -25,7 +25,7 @@ _GENERATION = re.compile(r"^(/consumers/[^/]+)/generation$")
 
 
 def differences(
-    states: Mapping[TopicPartition, PartitionState], controller: int | None, servers: Mapping[int, BrokerServices]
+    states: Mapping[TopicPartition, LeaderAndIsr], controller: int | None, servers: Mapping[int, BrokerServices]
 ) -> list[str]:
     """What is not yet as it should be, a line each; nothing once the cluster has converged.
 
@@ -44,7 +44,7 @@ def differences(
 def _broker(
     broker_id: int,
     server: BrokerServices,
-    states: Mapping[TopicPartition, PartitionState],
+    states: Mapping[TopicPartition, LeaderAndIsr],
     controller: int,
     brokers: set[int],
 ) -> Iterator[str]:
@@ -66,7 +66,7 @@ def _broker(
                 yield f"broker {broker_id} believes {name} {mine} of {tp}, ZooKeeper says {theirs}"
 
 
-def _partition(tp: TopicPartition, state: PartitionState, servers: Mapping[int, BrokerServices]) -> Iterator[str]:
+def _partition(tp: TopicPartition, state: LeaderAndIsr, servers: Mapping[int, BrokerServices]) -> Iterator[str]:
     if state.leader == NO_LEADER:
         yield f"{tp} has no leader"
         return
@@ -91,7 +91,7 @@ def _partition(tp: TopicPartition, state: PartitionState, servers: Mapping[int, 
         yield f"{tp}: log ends and high watermarks differ: {ends}"
 
 
-def _role(tp: TopicPartition, broker_id: int, partition: Partition, state: PartitionState) -> Iterator[str]:
+def _role(tp: TopicPartition, broker_id: int, partition: Partition, state: LeaderAndIsr) -> Iterator[str]:
     role = Role.LEADER if broker_id == state.leader else Role.FOLLOWER
     if partition.role is not role:
         yield f"broker {broker_id} is {partition.role.value} of {tp}, it should be {role.value}"
@@ -112,7 +112,7 @@ def leftovers(nodes: Mapping[str, Znode]) -> list[str]:
     return found
 
 
-def entries(folder: Path) -> tuple[Entry, ...]:
+def entries(folder: Path) -> tuple[LogEntry, ...]:
     """All records and markers in the segments of a partition's folder. Raises ``LookupError`` where one is corrupt."""
     found = []
     for segment in sorted(folder.glob("*.log")):
@@ -122,7 +122,7 @@ def entries(folder: Path) -> tuple[Entry, ...]:
                 for record in iter_records(data, header, position):
                     known = identity_of(record) or RecordId("unknown", record.offset)
                     mine = None if header.is_control else known
-                    found.append(Entry(record.offset, header.leader_epoch, mine, header.crc))
+                    found.append(LogEntry(record.offset, header.leader_epoch, mine, header.crc))
         except CorruptRecordError as error:
             raise LookupError(f"{segment}: {error}") from error
     return tuple(found)

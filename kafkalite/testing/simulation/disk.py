@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable
 from typing import NamedTuple
 
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.file_system import FileSystem
 
 _BLOCKS = (512, 4096)
 """Sizes of what a disk writes as one."""

@@ -12,11 +12,11 @@ import os
 from collections.abc import Callable, Mapping
 
 from kafkalite.log.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, CheckpointError, decode_offsets
-from kafkalite.log.files import DELETE_DIR_SUFFIX
+from kafkalite.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
 from kafkalite.log.log import Log
 from kafkalite.log.log_dir import LogDir
-from kafkalite.log.marks import CLEAN_SHUTDOWN_FILE
-from kafkalite.log.segment import Segment
+from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.partition_folder import DELETE_DIR_SUFFIX
 from kafkalite.record.batch import iter_headers
 from kafkalite.testing.simulation.disk import SimDisk
 
@@ -77,7 +77,7 @@ def _checkpointed(log: Log, name: str) -> int:
         return 0
 
 
-def _offset_at(segment: Segment, position: int) -> int:
+def _offset_at(segment: LogSegment, position: int) -> int:
     """The offset that follows the last batch which ends at or before ``position``."""
     offset = segment.base_offset
     if position:

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 from kafkalite.common.errors import ApiError
 from kafkalite.common.tasks import Future
 from kafkalite.log.cleaner.cleaner import Cleaner, RoundAborted, discard_cleaned
-from kafkalite.log.cleaner.job import Abort, Aborted, Cleaned, CleanJob, Failed, Order, Report
-from kafkalite.log.fs import FileSystem
+from kafkalite.log.cleaner.job import Abort, Cleaned, CleaningAborted, CleaningFailed, CleanJob, Order, Report
+from kafkalite.log.file_system import FileSystem
 from kafkalite.record.batch import CorruptRecordError
-from kafkalite.testing.simulation.world import Life, Timer
+from kafkalite.testing.simulation.world import Life, ScheduledCall
 
 T = TypeVar("T")
 
@@ -98,7 +98,7 @@ class SimWatchdog:
         self._expire = expire
         self._session = 0
         self._timeout = 0.0
-        self._timer: Timer | None = None
+        self._timer: ScheduledCall | None = None
 
     def watch(self, session: int, password: bytes, timeout_ms: int) -> None:  # noqa: ARG002
         """Watch for this session."""
@@ -150,7 +150,7 @@ class SimCleaner:
         self._report = report
         self._rng: random.Random = life.world.rng(f"compactor {life.name}")
         self._jobs: list[CleanJob] = []
-        self._timers: list[Timer] = []
+        self._timers: list[ScheduledCall] = []
         self._folder = ""
         self._rested = 0.0
         life.at_end.append(self._process_died)
@@ -183,7 +183,7 @@ class SimCleaner:
 
     def _abort(self, order: Abort) -> None:
         discard_cleaned(self._fs, self._folder)
-        self._report(Aborted(order.number))
+        self._report(CleaningAborted(order.number))
 
     def _clean(self, job: CleanJob) -> None:
         self._jobs.clear()
@@ -203,9 +203,9 @@ class SimCleaner:
         except RoundAborted:
             return
         except OSError as error:
-            reports.append((self._rested, Failed(job.number, str(error), error.errno or 0)))
+            reports.append((self._rested, CleaningFailed(job.number, str(error), error.errno or 0)))
         except (CorruptRecordError, ApiError) as error:
-            reports.append((self._rested, Failed(job.number, str(error))))
+            reports.append((self._rested, CleaningFailed(job.number, str(error))))
         after = 0.0
         for rested, report in reports:
             after = self._plan(max(after, rested), self._report, report)

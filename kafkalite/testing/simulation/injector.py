@@ -14,18 +14,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import NO_LEADER, TopicPartition
-from kafkalite.log.files import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkalite.log.flushing import FlushWork
 from kafkalite.log.log import Log
+from kafkalite.log.partition_folder import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkalite.record.batch import HEADER_SIZE, CorruptRecordError, check_crc, iter_headers, read_any_header
 from kafkalite.replication.ports import ReplicaLog
 from kafkalite.testing.ensemble import EnsembleClient
-from kafkalite.testing.ensemble.server import Role
-from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
+from kafkalite.testing.ensemble.server import ServerRole
+from kafkalite.testing.simulation.cluster import BrokerStatus, SimBroker, SimCluster
 from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.durability import checkpointed_recovery_point
 from kafkalite.testing.simulation.topology import Topology
@@ -103,7 +103,7 @@ class LossBudget:
         self._needed = {}
         return True
 
-    def _is_kept_without(self, broker: int, state: PartitionState) -> bool:
+    def _is_kept_without(self, broker: int, state: LeaderAndIsr) -> bool:
         """Whether a member of the ISR other than ``broker`` lives and did not start uncleanly since it was in sync.
 
         A machine that never lost anything keeps all, also where the state does not say so: a broker that writes wrong
@@ -116,7 +116,7 @@ class LossBudget:
                 return True
         return False
 
-    def _staying(self, state: PartitionState) -> list[int]:
+    def _staying(self, state: LeaderAndIsr) -> list[int]:
         """The members of the ISR that its leader is not about to take out: such a write may be under way."""
         machine = self._cluster.brokers.get(state.leader)
         leader = None if machine is None else machine.last_partition(state.topic_partition)
@@ -310,7 +310,7 @@ class FaultInjector:
         """Whether any machine may lose power now."""
         return self._losses.is_whole()
 
-    def _state(self, tp: TopicPartition) -> PartitionState | None:
+    def _state(self, tp: TopicPartition) -> LeaderAndIsr | None:
         return self._topology.state(tp)
 
     # Time
@@ -373,7 +373,7 @@ class FaultInjector:
         self.count += 1
         self._losses.spend(broker)
         self.power_losses[broker] = self.power_losses.get(broker, 0) + 1
-        if machine.status is Status.SERVING:
+        if machine.status is BrokerStatus.SERVING:
             self.shortened.add(broker)
         machine.lose_power()
         return True
@@ -572,7 +572,7 @@ class FaultInjector:
     def kill_zookeeper_server(self, number: int) -> None:
         """End one server, where the others are a majority."""
         servers = self._cluster.zookeeper.servers
-        if self.healed or any(server.role is Role.DOWN for server in servers):
+        if self.healed or any(server.role is ServerRole.DOWN for server in servers):
             return
         self.count += 1
         self._world.note("killed", f"zookeeper-{number}")

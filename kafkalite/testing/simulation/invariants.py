@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.types import NO_LEADER, TopicPartition
-from kafkalite.zk.port import Create, Delete, SetData, ZnodeStat
+from kafkalite.zk.zk_client import Create, Delete, SetData, ZnodeStat
 from kafkalite.zk.znodes import brokers, controller, producer_ids, topics, transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.groups import decode_generation

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.log import Log
 from kafkalite.replication.partition import Partition, Role
@@ -32,7 +32,7 @@ class Keepers:
         self._cluster = cluster
         self._power_losses = power_losses
         self._tell = tell
-        self._states: Mapping[TopicPartition, PartitionState] = {}
+        self._states: Mapping[TopicPartition, LeaderAndIsr] = {}
         self._last: dict[TopicPartition, int] = {}
         self._outside: dict[tuple[TopicPartition, int], int] = {}
         self._losses_before: dict[tuple[int, int], int] = {}
@@ -46,7 +46,7 @@ class Keepers:
             self._last[tp] = event.offset
             self._look_at(tp)
 
-    def states_changed(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+    def states_changed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """ZooKeeper says ``states`` from now on."""
         self._states = states
         for tp, state in states.items():
@@ -64,7 +64,7 @@ class Keepers:
         for tp, state in self._states.items():
             self._look_at_high_watermark(tp, state)
 
-    def _look_at_high_watermark(self, tp: TopicPartition, state: PartitionState) -> None:
+    def _look_at_high_watermark(self, tp: TopicPartition, state: LeaderAndIsr) -> None:
         machine = self._cluster.brokers.get(state.leader)
         leader = machine.last_partition(tp) if machine is not None and machine.is_alive else None
         if leader is None or leader.log is None or leader.role is not Role.LEADER:
@@ -83,7 +83,7 @@ class Keepers:
                     f"the ISR {list(state.isr)} ends at {member.log.log_end_offset}"
                 )
 
-    def _is_blamed(self, state: PartitionState, broker: int) -> bool:
+    def _is_blamed(self, state: LeaderAndIsr, broker: int) -> bool:
         losses = self._power_losses.get(broker, 0)
         lives = [self._losses_before[member] for member in state.unclean_start_epochs if member[0] == broker]
         return losses <= min(lives, default=losses) and losses <= self._outside.get((state.topic_partition, broker), 0)

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Partition, Role
-from kafkalite.testing.ensemble.server import Role as ServerRole
-from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
+from kafkalite.testing.ensemble.server import ServerRole
+from kafkalite.testing.simulation.cluster import BrokerStatus, SimBroker, SimCluster
 from kafkalite.testing.simulation.world import LifeState
-from kafkalite.zk.port import SessionState
+from kafkalite.zk.zk_client import SessionState
 
 _GRACE = 1.0
 """Virtual seconds for the write of the ISR, beside one and a half times ``replica.lag.time.max.ms``."""
@@ -48,7 +48,7 @@ class Laggards:
         self._tell = tell
         self._behind: dict[tuple[TopicPartition, int, int, int], _Mark] = {}
 
-    def look(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+    def look(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """``states`` are what ZooKeeper says now."""
         found: dict[tuple[TopicPartition, int, int, int], _Mark] = {}
         if zookeeper_is_well(self._cluster):
@@ -66,7 +66,7 @@ class Laggards:
     def _look_at(
         self,
         tp: TopicPartition,
-        state: PartitionState,
+        state: LeaderAndIsr,
         leader: Partition,
         found: dict[tuple[TopicPartition, int, int, int], _Mark],
     ) -> None:
@@ -97,7 +97,7 @@ def zookeeper_is_well(cluster: SimCluster) -> bool:
 def reaches_zookeeper(machine: SimBroker) -> bool:
     """Whether the broker serves, its process runs, and it is connected to ZooKeeper."""
     return (
-        machine.status is Status.SERVING
+        machine.status is BrokerStatus.SERVING
         and machine.life is not None
         and machine.life.state is LifeState.RUNNING
         and machine.zk is not None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.replication.partition import Partition
 
 
@@ -18,7 +18,7 @@ def checked_leader_epochs(tell: Callable[[str], object]) -> Iterator[None]:
     """Within, every state that a replica takes over is checked; ``tell`` is called with each that goes back."""
     make_leader, make_follower = Partition.make_leader, Partition.make_follower
 
-    def check(partition: Partition, state: PartitionState) -> None:
+    def check(partition: Partition, state: LeaderAndIsr) -> None:
         known = partition.state
         if state.leader_epoch < partition.leader_epoch and state.topic_id == known.topic_id:
             tell(
@@ -26,11 +26,11 @@ def checked_leader_epochs(tell: Callable[[str], object]) -> Iterator[None]:
                 f"{partition.topic_partition} to {state.leader_epoch}"
             )
 
-    def checked_leader(self: Partition, state: PartitionState, now: float) -> bool:
+    def checked_leader(self: Partition, state: LeaderAndIsr, now: float) -> bool:
         check(self, state)
         return make_leader(self, state, now)
 
-    def checked_follower(self: Partition, state: PartitionState) -> bool:
+    def checked_follower(self: Partition, state: LeaderAndIsr) -> bool:
         check(self, state)
         return make_follower(self, state)
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from unittest.mock import patch
 
-from kafkalite.log.config import LogConfig
-from kafkalite.log.files import Folder
+from kafkalite.log.file_system import FilePool, FileSystem
 from kafkalite.log.flushing import FlushWork
-from kafkalite.log.fs import FilePool, FileSystem
 from kafkalite.log.log import Log
+from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_dir import LogDir
+from kafkalite.log.log_segment import LogSegment
+from kafkalite.log.partition_folder import Folder
 from kafkalite.log.producer_entry import ProducerEntry
 from kafkalite.log.producer_state import ProducerStateManager
-from kafkalite.log.segment import Segment
 from kafkalite.log.services import LogServices
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, read_any_header
 from kafkalite.testing.simulation.durability import Durability
@@ -119,7 +119,7 @@ def _batches(log: Log, faults: list[str]) -> Iterator[tuple[BatchHeader, memoryv
             position += header.size
 
 
-def _segment_faults(segment: Segment) -> Iterator[str]:
+def _segment_faults(segment: LogSegment) -> Iterator[str]:
     """Nothing follows the last batch, and the indexes point at batches."""
     try:
         size = os.path.getsize(segment.path)

@@ -22,7 +22,7 @@ from twisted.python import failure as failures
 
 from kafkalite.common.errors import StartupError
 from kafkalite.testing.simulation.wires import SimSocket, SimSockets
-from kafkalite.testing.simulation.world import Life, Timer
+from kafkalite.testing.simulation.world import Life, ScheduledCall
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class SimReactor:
 
     def callLater(  # noqa: N802
         self, delay: float, call: Callable[..., object], *args: Any, **named: Any
-    ) -> Timer:
+    ) -> ScheduledCall:
         """Make the call after ``delay`` seconds."""
         return self._life.call_later(delay, partial(call, **named) if named else call, *args)
 

@@ -20,7 +20,7 @@ from kafkalite.log.log import Log
 from kafkalite.network.client import ConnectionLost
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import request_class
-from kafkalite.testing.ensemble import Transaction
+from kafkalite.testing.ensemble import NodeTransaction
 from kafkalite.testing.history.checker import check
 from kafkalite.testing.history.events import (
     Acked,
@@ -33,7 +33,7 @@ from kafkalite.testing.history.events import (
     Replica,
 )
 from kafkalite.testing.simulation.beliefs import Beliefs
-from kafkalite.testing.simulation.clients.cluster import Cluster
+from kafkalite.testing.simulation.clients.cluster import ClusterClient
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
@@ -65,7 +65,7 @@ from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.workload import CLIENTS, Client
 from kafkalite.testing.simulation.world import World
 from kafkalite.testing.simulation.writers import Writers
-from kafkalite.zk.port import Check
+from kafkalite.zk.zk_client import Check
 
 _WORK_ON = 3.0
 """Virtual seconds for which the clients go on after everything was healed."""
@@ -78,7 +78,7 @@ _PROBE = "probe"
 
 
 @dataclass
-class Outcome:
+class HistoryOutcome:
     """What one history came to. ``violations`` is empty where everything held."""
 
     seed: int
@@ -93,7 +93,9 @@ class Outcome:
     story: list[str] = field(default_factory=list)
 
 
-def run_history(plan: Plan, trace: Callable[[float, str, str], None] | None = None, story: bool = False) -> Outcome:
+def run_history(
+    plan: Plan, trace: Callable[[float, str, str], None] | None = None, story: bool = False
+) -> HistoryOutcome:
     """Run the history of ``plan``; ``story`` keeps what happened as lines to read."""
     with World(plan.seed, trace) as world, SimCluster(world, plan.brokers, plan.settings) as cluster:
         history = _History(plan, world, cluster)
@@ -152,7 +154,7 @@ class _History:
         if not self._world.is_past_death:
             self._violations.append(line)
 
-    def run(self, story: bool) -> Outcome:
+    def run(self, story: bool) -> HistoryOutcome:
         """The whole history."""
         world = self._world
         invariants, writers = ZnodeInvariants(self._injector.shortened), Writers()
@@ -160,7 +162,7 @@ class _History:
             self._cluster.brokers, self._topology.registration, self._injector.power_losses, self._violations.append
         )
 
-        def committed(transaction: Transaction) -> None:
+        def committed(transaction: NodeTransaction) -> None:
             changes = [znode_change(change.op) for change in transaction.changes if not isinstance(change.op, Check)]
             self._violations.extend(invariants.committed(transaction.zxid, changes))
             self._violations.extend(writers.committed(transaction.zxid, transaction.session, changes))
@@ -186,7 +188,7 @@ class _History:
             self._judge()
         for line in world.failures:
             self._violations.append(f"logged: {line}")
-        return Outcome(
+        return HistoryOutcome(
             self._plan.seed,
             list(dict.fromkeys(self._violations)),
             world.events,
@@ -213,7 +215,7 @@ class _History:
         made: list[bool] = []
 
         async def make() -> None:
-            await self._create(Cluster(self._host("admin"), "admin"))
+            await self._create(ClusterClient(self._host("admin"), "admin"))
             made.append(True)
 
         self._cluster.client_node("admin").spawn(make, "making topics")
@@ -225,7 +227,7 @@ class _History:
             if ("cleanup.policy", "compact") in topic.configs:
                 self._events.append(Compacted(topic.name))
 
-    async def _create(self, cluster: Cluster) -> None:
+    async def _create(self, cluster: ClusterClient) -> None:
         make = request_class(ApiKey.CREATE_TOPICS)
         topics = [
             make.CreatableTopic(

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from unittest.mock import patch
 from weakref import WeakKeyDictionary
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import TopicPartition
-from kafkalite.replication.fetcher import Fetcher
 from kafkalite.replication.follower_session import FollowerSession
 from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.replica_fetcher import ReplicaFetcher
 from kafkalite.testing.simulation.cluster import SimCluster
 
 _ANSWERS = 5
@@ -59,9 +59,9 @@ class ToldHighWatermarks:
     @contextmanager
     def counting(self) -> Iterator[None]:
         """Within, answers are counted."""
-        add, answered = Fetcher.add, FollowerSession.answered
+        add, answered = ReplicaFetcher.add, FollowerSession.answered
 
-        def noted(fetcher: Fetcher, partition: Partition) -> None:
+        def noted(fetcher: ReplicaFetcher, partition: Partition) -> None:
             self._sessions[partition.topic_partition, partition.broker_id] = fetcher.session
             add(fetcher, partition)
 
@@ -69,10 +69,10 @@ class ToldHighWatermarks:
             self._answers[session] = self._answers.get(session, 0) + 1
             answered(session, session_id)
 
-        with patch.object(Fetcher, "add", noted), patch.object(FollowerSession, "answered", counted):
+        with patch.object(ReplicaFetcher, "add", noted), patch.object(FollowerSession, "answered", counted):
             yield
 
-    def look(self, states: Mapping[TopicPartition, PartitionState]) -> None:
+    def look(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> None:
         """``states`` are what ZooKeeper says now."""
         marks: dict[tuple[TopicPartition, int], _Mark] = {}
         for tp, state in states.items():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from kafkalite.cluster.model import Broker, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.cluster import SimCluster
 from kafkalite.zk.znodes import brokers, claims, consumers, controller, offsets, topics
@@ -24,16 +24,16 @@ class Topology:
     def __init__(self, cluster: SimCluster) -> None:
         self._tree = cluster.zookeeper.tree
         self._zxid = -1
-        self._states: dict[TopicPartition, PartitionState] = {}
+        self._states: dict[TopicPartition, LeaderAndIsr] = {}
 
-    def states(self) -> dict[TopicPartition, PartitionState]:
+    def states(self) -> dict[TopicPartition, LeaderAndIsr]:
         """Every partition that has a state, in order; a topic that is being deleted is no longer listed."""
         if self._zxid != self._tree.zxid:
             self._states = self._read()
             self._zxid = self._tree.zxid
         return self._states
 
-    def state(self, tp: TopicPartition) -> PartitionState | None:
+    def state(self, tp: TopicPartition) -> LeaderAndIsr | None:
         """One of them."""
         return self.states().get(tp)
 
@@ -81,9 +81,9 @@ class Topology:
                     found[producer.transactional_id.removesuffix("-id")] = None
         return sorted(found)
 
-    def _read(self) -> dict[TopicPartition, PartitionState]:
+    def _read(self) -> dict[TopicPartition, LeaderAndIsr]:
         nodes = self._tree.nodes
-        found: dict[TopicPartition, PartitionState] = {}
+        found: dict[TopicPartition, LeaderAndIsr] = {}
         root = nodes.get(topics.TOPICS)
         for name in sorted(root.children) if root is not None else ():
             try:

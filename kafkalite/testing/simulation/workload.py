@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, Protocol
 from kafkalite.common.tasks import gather
 from kafkalite.testing.history.events import Isolation, Sent, Started
 from kafkalite.testing.simulation.clients.administrator import WEIGHTS, Administrator, AdministratorSettings
+from kafkalite.testing.simulation.clients.consumer_coordinator import MembershipSettings
 from kafkalite.testing.simulation.clients.consumer_protocol import STICKY
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
 from kafkalite.testing.simulation.clients.member import Member, MemberSettings
-from kafkalite.testing.simulation.clients.membership import MembershipSettings
 from kafkalite.testing.simulation.clients.onlooker import Onlooker, OnlookerSettings
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings

@@ -37,7 +37,7 @@ _STEP = struct.Struct("<dI")
 log = logging.getLogger(__name__)
 
 
-class Timer:
+class ScheduledCall:
     """A call that is to come. Has the methods of Twisted's delayed calls that the network uses."""
 
     __slots__ = ("args", "at", "call", "life")
@@ -62,7 +62,7 @@ class Timer:
         return self.at
 
 
-class LogLine(NamedTuple):
+class CapturedLine(NamedTuple):
     """One line of a node's log, or of the world's story (level 0)."""
 
     at: float
@@ -90,12 +90,12 @@ class World:
         self.now = 0.0
         self.events = 0
         self.nodes: dict[str, Node] = {}
-        self.lines: list[LogLine] = []
-        self.failures: list[LogLine] = []
+        self.lines: list[CapturedLine] = []
+        self.failures: list[CapturedLine] = []
         self.graveyard: list[object] = []
         self.current: Life | None = None
         self._trace = trace
-        self._heap: list[tuple[float, int, Timer]] = []
+        self._heap: list[tuple[float, int, ScheduledCall]] = []
         self._order = 0
         self._lives = 0
         self._digest = hashlib.blake2b(digest_size=16)
@@ -115,18 +115,18 @@ class World:
         """Virtual time of day in milliseconds."""
         return EPOCH_MS + int(self.now * 1000)
 
-    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
+    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> ScheduledCall:
         """Make ``call(*args)`` after ``delay`` seconds: an event of the environment, not of a process."""
         return self.plan(self.now + delay if delay > 0 else self.now, call, args, None)
 
-    def plan(self, at: float, call: Callable[..., object], args: tuple[Any, ...], life: Life | None) -> Timer:
+    def plan(self, at: float, call: Callable[..., object], args: tuple[Any, ...], life: Life | None) -> ScheduledCall:
         """Make ``call(*args)`` at the time ``at``, as an event of ``life``."""
-        timer = Timer(at, call, args, life)
+        timer = ScheduledCall(at, call, args, life)
         self._order += 1
         heapq.heappush(self._heap, (at, self._order, timer))
         return timer
 
-    def plan_again(self, timer: Timer, at: float) -> None:
+    def plan_again(self, timer: ScheduledCall, at: float) -> None:
         """Make the call of ``timer``, which was held back, at the time ``at``."""
         timer.at = at
         self._order += 1
@@ -210,7 +210,7 @@ class World:
 
     def note(self, text: str, node: str = "") -> None:
         """Add a line to the story: what the environment does to the nodes."""
-        self.lines.append(LogLine(self.now, node, 0, "", text))
+        self.lines.append(CapturedLine(self.now, node, 0, "", text))
 
     def log_line(self, level: int, logger: str, text: str, failure: BaseException | None) -> None:
         """A node, or the world itself, wrote to its log. What tells of an exception is a failure.
@@ -219,7 +219,9 @@ class World:
         """
         if self.is_past_death:
             return
-        line = LogLine(self.now, self.current.name if self.current is not None else "", level, logger, text, failure)
+        line = CapturedLine(
+            self.now, self.current.name if self.current is not None else "", level, logger, text, failure
+        )
         self.lines.append(line)
         if failure is not None:
             self.failures.append(line)
@@ -315,14 +317,14 @@ class Life:
         self.at_death: list[Callable[[], object]] = []
         self.at_end: list[Callable[[], object]] = []
         self.keep: list[object] = []
-        self._held: list[Timer] = []
+        self._held: list[ScheduledCall] = []
 
     @property
     def alive(self) -> bool:
         """Whether the process has not ended; a paused one has not."""
         return self.state is not LifeState.DEAD
 
-    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
+    def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> ScheduledCall:
         """Make ``call(*args)`` after ``delay`` seconds, if the process still runs by then."""
         world = self.world
         return world.plan(world.now + delay if delay > 0 else world.now, call, args, self)
@@ -333,7 +335,7 @@ class Life:
         What it raises goes to the process's log.
         """
         if self.state is not LifeState.RUNNING:
-            self.hold(Timer(self.world.now, call, args, self))
+            self.hold(ScheduledCall(self.world.now, call, args, self))
             return
         world = self.world
         before, world.current = world.current, self
@@ -344,7 +346,7 @@ class Life:
         finally:
             world.current = before
 
-    def hold(self, timer: Timer) -> None:
+    def hold(self, timer: ScheduledCall) -> None:
         """An event came due while the process does not run: it waits for :meth:`resume`, or for ever."""
         if self.state is LifeState.DEAD:
             self.world.graveyard.append((timer.call, timer.args))

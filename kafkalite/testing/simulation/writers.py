@@ -21,10 +21,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.invariants import STATE_PATH, Kind, ZnodeChange
-from kafkalite.zk.port import ZnodeStat
+from kafkalite.zk.zk_client import ZnodeStat
 from kafkalite.zk.znodes import brokers, controller, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
@@ -42,7 +42,7 @@ class Writers:
     def __init__(self) -> None:
         self._holders: dict[str, int] = {}
         self._epoch = 0
-        self._states: dict[str, PartitionState] = {}
+        self._states: dict[str, LeaderAndIsr] = {}
         self._found: list[str] = []
 
     def committed(self, zxid: int, session: int, changes: Iterable[ZnodeChange]) -> list[str]:

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import NodeExistsError, NoNodeError, Watch, ZkClient
 from kafkalite.zk.stores.paths import ensure
+from kafkalite.zk.zk_client import NodeExistsError, NoNodeError, Watch, ZkClient
 from kafkalite.zk.znodes import admin
 
 

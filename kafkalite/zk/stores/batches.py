@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from kafkalite.zk.port import Create, Op, SetData
+from kafkalite.zk.zk_client import Create, Op, SetData
 
 MAX_OPS = 200
 MAX_BYTES = 500_000

@@ -14,8 +14,8 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Future, gather
 from kafkalite.common.types import random_uuid, uuid_to_text
-from kafkalite.zk.port import NodeExistsError, NoNodeError, Watch, WatchEvent, ZkClient
 from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.zk_client import NodeExistsError, NoNodeError, Watch, WatchEvent, ZkClient
 from kafkalite.zk.znodes import brokers, cluster
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 

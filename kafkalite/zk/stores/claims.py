@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kafkalite.common.clock import Clock
-from kafkalite.zk.port import (
+from kafkalite.zk.stores.fenced_write import OpResult, WriteFence, commit_groups
+from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.zk_client import (
     Check,
     Create,
     Delete,
@@ -25,8 +27,6 @@ from kafkalite.zk.port import (
     ZkError,
     ZnodeStat,
 )
-from kafkalite.zk.stores.fenced import Fence, OpResult, commit_groups
-from kafkalite.zk.stores.paths import ensure, read
 from kafkalite.zk.znodes import claims
 
 
@@ -48,9 +48,9 @@ class Claim:
         """The operation that makes a transaction fail once the claim is lost."""
         return Check(claims.epoch_path(self.base), self.epoch_version)
 
-    def fence(self) -> Fence:
+    def fence(self) -> WriteFence:
         """The check, in the session of the claim."""
-        return Fence(self.check(), self.session)
+        return WriteFence(self.check(), self.session)
 
 
 class ClaimStore:

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Mapping
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.port import NoNodeError, Watch, ZkClient
 from kafkalite.zk.stores.feeds import NotificationFeed
 from kafkalite.zk.stores.paths import children, read, set_or_create
+from kafkalite.zk.zk_client import NoNodeError, Watch, ZkClient
 from kafkalite.zk.znodes import config
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.port import Delete, Op, SetData, ZkClient
 from kafkalite.zk.stores.paths import children, read
+from kafkalite.zk.zk_client import Delete, Op, SetData, ZkClient
 from kafkalite.zk.znodes import consumers, offsets
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.names import encode_name

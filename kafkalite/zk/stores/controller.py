@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import (
+from kafkalite.zk.stores.consumer_purge import ops_forget_topic
+from kafkalite.zk.stores.fenced_write import OpResult, WriteFence, commit_groups
+from kafkalite.zk.stores.paths import children, read
+from kafkalite.zk.zk_client import (
     BadVersionError,
     Check,
     Create,
@@ -28,9 +31,6 @@ from kafkalite.zk.port import (
     ZkError,
     ZnodeStat,
 )
-from kafkalite.zk.stores.consumer_purge import ops_forget_topic
-from kafkalite.zk.stores.fenced import Fence, OpResult, commit_groups
-from kafkalite.zk.stores.paths import children, read
 from kafkalite.zk.znodes import admin, config, controller, topics
 from kafkalite.zk.znodes.topics import TopicAssignment
 
@@ -126,13 +126,13 @@ class ControllerStore:
         self, claim: ControllerClaim, groups: Sequence[Sequence[Op]]
     ) -> list[list[OpResult] | ZkError]:
         """As :meth:`commit`, each group atomic as a whole; a refused group is an error in its place."""
-        fence = Fence(Check(controller.CONTROLLER_EPOCH, claim.epoch_version), claim.session)
+        fence = WriteFence(Check(controller.CONTROLLER_EPOCH, claim.epoch_version), claim.session)
         lost = ControllerMovedError(controller.CONTROLLER_EPOCH, f"controller epoch {claim.epoch} is over")
         return await commit_groups(self._client, fence, groups, lost)
 
     async def create_states(
-        self, claim: ControllerClaim, states: Iterable[PartitionState]
-    ) -> dict[TopicPartition, PartitionState | ZkError]:
+        self, claim: ControllerClaim, states: Iterable[LeaderAndIsr]
+    ) -> dict[TopicPartition, LeaderAndIsr | ZkError]:
         """Create state znodes with the containers that they need; the values carry their znode version (0)."""
         states = list(states)
         names = sorted({state.topic for state in states})
@@ -152,15 +152,15 @@ class ControllerStore:
         }
 
     async def update_states(
-        self, claim: ControllerClaim, states: Iterable[PartitionState]
-    ) -> dict[TopicPartition, PartitionState | ZkError]:
+        self, claim: ControllerClaim, states: Iterable[LeaderAndIsr]
+    ) -> dict[TopicPartition, LeaderAndIsr | ZkError]:
         """Write states against their ``zk_version``; the values carry the new one and the mzxid.
 
         ``BadVersionError`` in a partition's place: its leader changed the ISR meanwhile, re-read and decide anew.
         """
         states = list(states)
         results = await self.commit_groups(claim, [[op] for op in ops_update_states(states)])
-        written: dict[TopicPartition, PartitionState | ZkError] = {}
+        written: dict[TopicPartition, LeaderAndIsr | ZkError] = {}
         for state, result in zip(states, results, strict=True):
             if isinstance(result, ZkError):
                 written[state.topic_partition] = result
@@ -213,7 +213,7 @@ class ControllerStore:
         return ControllerClaim(epoch, version, session)
 
 
-def ops_update_states(states: Iterable[PartitionState]) -> list[Op]:
+def ops_update_states(states: Iterable[LeaderAndIsr]) -> list[Op]:
     """Conditional writes of states, against their ``zk_version``."""
     return [
         SetData(topics.state_path(state.topic_partition), topics.encode_state(state), state.zk_version)

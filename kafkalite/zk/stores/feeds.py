@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable
 
 from kafkalite.common.tasks import Lane
-from kafkalite.zk.port import NoNodeError, SessionState, WatchEvent, ZkClient, ZkError, ZnodeStat
 from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.zk_client import NoNodeError, SessionState, WatchEvent, ZkClient, ZkError, ZnodeStat
 
 log = logging.getLogger(__name__)
 KEEP_MS = 15 * 60 * 1000

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Sequence
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.port import Create, Delete, NoNodeError, Op, SetData, Watch, ZkClient, ZkError
 from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, op_size
 from kafkalite.zk.stores.claims import Claim, ClaimStore
 from kafkalite.zk.stores.paths import children, read
+from kafkalite.zk.zk_client import Create, Delete, NoNodeError, Op, SetData, Watch, ZkClient, ZkError
 from kafkalite.zk.znodes import groups as znodes
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.consumers import group_path, ids_path

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kafkalite.cluster.model import PartitionState
+from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import ZERO_UUID, TopicPartition
-from kafkalite.zk.port import BadVersionError, NoNodeError, ZkClient, ZkError
 from kafkalite.zk.stores.paths import read
+from kafkalite.zk.zk_client import BadVersionError, NoNodeError, ZkClient, ZkError
 from kafkalite.zk.znodes import notifications, topics
 
 MAX_NOTIFIED = 3000
@@ -24,7 +24,7 @@ class IsrStore:
     def __init__(self, client: ZkClient) -> None:
         self._client = client
 
-    async def update(self, state: PartitionState, session: int | None = None) -> PartitionState:
+    async def update(self, state: LeaderAndIsr, session: int | None = None) -> LeaderAndIsr:
         """Write ``state`` where the znode still has ``state.zk_version``; returns it with the new version and mzxid.
 
         Where the znode already says what was to be written (the answer to an earlier attempt was lost), that counts
@@ -37,8 +37,8 @@ class IsrStore:
         return result
 
     async def update_all(
-        self, states: Iterable[PartitionState], session: int | None = None
-    ) -> dict[TopicPartition, PartitionState | ZkError]:
+        self, states: Iterable[LeaderAndIsr], session: int | None = None
+    ) -> dict[TopicPartition, LeaderAndIsr | ZkError]:
         """As :meth:`update`, for many partitions side by side; an error stands in a partition's place."""
         states = list(states)
         session = self._client.session if session is None else session
@@ -49,7 +49,7 @@ class IsrStore:
         results = await gather(self._write(state, session, state.topic in recreated) for state in states)
         return {state.topic_partition: result for state, result in zip(states, results, strict=True)}
 
-    async def read(self, state: PartitionState) -> PartitionState | None:
+    async def read(self, state: LeaderAndIsr) -> LeaderAndIsr | None:
         """What the znode says now, with the topic id and assignment of ``state``; ``None`` where it is gone."""
         tp = state.topic_partition
         found = await read(self._client, topics.state_path(tp))
@@ -62,7 +62,7 @@ class IsrStore:
             data = notifications.encode_isr_change(listed[start : start + MAX_NOTIFIED])
             await self._client.create(notifications.ISR_CHANGE_PREFIX, data, sequence=True, session=session)
 
-    async def _current_id_differs(self, topic: str, states: list[PartitionState]) -> bool:
+    async def _current_id_differs(self, topic: str, states: list[LeaderAndIsr]) -> bool:
         found = await read(self._client, topics.topic_path(topic))
         if found is None:
             return True
@@ -70,7 +70,7 @@ class IsrStore:
         known = next(state.topic_id for state in states if state.topic == topic)
         return current is not None and current != known
 
-    async def _write(self, state: PartitionState, session: int, recreated: bool) -> PartitionState | ZkError:
+    async def _write(self, state: LeaderAndIsr, session: int, recreated: bool) -> LeaderAndIsr | ZkError:
         path = topics.state_path(state.topic_partition)
         if recreated:
             return BadVersionError(path, "the topic was deleted or recreated:")
@@ -82,7 +82,7 @@ class IsrStore:
             return error
         return state.with_(zk_version=stat.version, mzxid=stat.mzxid)
 
-    async def _written_before(self, state: PartitionState, error: BadVersionError) -> PartitionState | ZkError:
+    async def _written_before(self, state: LeaderAndIsr, error: BadVersionError) -> LeaderAndIsr | ZkError:
         tp = state.topic_partition
         try:
             data, stat = await self._client.get(topics.state_path(tp))

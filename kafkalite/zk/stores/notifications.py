@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import NoNodeError, Watch, ZkClient
 from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.zk_client import NoNodeError, Watch, ZkClient
 from kafkalite.zk.znodes import notifications
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 

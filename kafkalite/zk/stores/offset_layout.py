@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import Create, NoNodeError, Op, SetData, ZkClient
-from kafkalite.zk.stores.fenced import Fence, FencedWrite, write_fenced
+from kafkalite.zk.stores.fenced_write import FencedWrite, WriteFence, write_fenced
+from kafkalite.zk.zk_client import Create, NoNodeError, Op, SetData, ZkClient
 from kafkalite.zk.znodes import consumers, offsets
 from kafkalite.zk.znodes.names import encode_name
 from kafkalite.zk.znodes.offsets import OffsetAndMetadata
@@ -27,7 +27,7 @@ MAX_PARTITIONS = 200_000
 class OffsetWrite:
     """A commit of one partition. ``plain``: the number alone, as version 0 of the protocol has it."""
 
-    fence: Fence
+    fence: WriteFence
     group: str
     tp: TopicPartition
     value: OffsetAndMetadata
@@ -123,7 +123,7 @@ class OffsetLayout:
             return None
 
 
-async def create_container(client: ZkClient, path: str, fence: Fence) -> None:
+async def create_container(client: ZkClient, path: str, fence: WriteFence) -> None:
     """Create ``path``, its parent and the group: each by itself, as another may be creating them as well."""
     parent = path.rpartition("/")[0]
     above = [parent.rpartition("/")[0], parent, path]

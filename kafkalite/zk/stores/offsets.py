@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import NoNodeError, Watch, ZkClient, ZnodeStat
 from kafkalite.zk.stores.paths import children, read
+from kafkalite.zk.zk_client import NoNodeError, Watch, ZkClient, ZnodeStat
 from kafkalite.zk.znodes import consumers, offsets
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.names import decode_name

@@ -6,7 +6,7 @@ Answers to: ``KafkaZkClient.{createTopLevelPaths,createRecursive,makeSurePersist
 from __future__ import annotations
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.port import NodeExistsError, NoNodeError, Watch, ZkClient, ZnodeStat
+from kafkalite.zk.zk_client import NodeExistsError, NoNodeError, Watch, ZkClient, ZnodeStat
 from kafkalite.zk.znodes.cluster import PERSISTENT_PATHS
 
 

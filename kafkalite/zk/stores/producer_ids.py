@@ -5,8 +5,8 @@ Answers to: ``kafka.coordinator.transaction.ZkProducerIdManager``. Reactor shell
 
 from __future__ import annotations
 
-from kafkalite.zk.port import BadVersionError, NodeExistsError, ZkClient
 from kafkalite.zk.stores.paths import read
+from kafkalite.zk.zk_client import BadVersionError, NodeExistsError, ZkClient
 from kafkalite.zk.znodes import producer_ids
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.producer_ids import BLOCK_SIZE, LATEST_BLOCK, ProducerIdBlock

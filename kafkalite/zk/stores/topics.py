@@ -10,12 +10,13 @@ import logging
 import uuid
 from collections.abc import Iterable, Mapping
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.cluster.topic_names import is_valid_topic, topic_fault
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.port import (
+from kafkalite.zk.stores.paths import ensure
+from kafkalite.zk.zk_client import (
     Check,
     Create,
     MultiError,
@@ -27,7 +28,6 @@ from kafkalite.zk.port import (
     ZkClient,
     ZnodeStat,
 )
-from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.znodes import config as config_znodes
 from kafkalite.zk.znodes import topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
@@ -132,7 +132,7 @@ class TopicStore:
         topic_id: uuid.UUID | None = None,
         assignment: PartitionAssignment = UNASSIGNED,
         watch: Watch | None = None,
-    ) -> PartitionState | None:
+    ) -> LeaderAndIsr | None:
         """The state of a partition, or ``None`` before the controller has made one; ``watch`` then sees its creation.
 
         ``topic_id`` and ``assignment`` are handed through into the value. Raises :class:`MalformedZnodeError`.
@@ -153,7 +153,7 @@ class TopicStore:
         assignments: Mapping[str, TopicAssignment],
         partitions: Iterable[TopicPartition] | None = None,
         watch: Watch | None = None,
-    ) -> dict[TopicPartition, PartitionState]:
+    ) -> dict[TopicPartition, LeaderAndIsr]:
         """States of all partitions of ``assignments``, or of those in ``partitions``, pipelined.
 
         Partitions without a state, or with a malformed one, are left out. Each value carries topic id and assignment.
@@ -175,7 +175,7 @@ class TopicStore:
 
     async def _state_or_none(
         self, tp: TopicPartition, topic: TopicAssignment | None, watch: Watch | None
-    ) -> PartitionState | None:
+    ) -> LeaderAndIsr | None:
         topic_id = topic.topic_id if topic else None
         assignment = topic.partitions.get(tp.partition, UNASSIGNED) if topic else UNASSIGNED
         try:

@@ -11,7 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.port import (
+from kafkalite.zk.stores.claims import Claim, ClaimStore
+from kafkalite.zk.stores.paths import children, ensure, read
+from kafkalite.zk.zk_client import (
     Check,
     Create,
     Delete,
@@ -24,8 +26,6 @@ from kafkalite.zk.port import (
     ZkError,
     ZnodeStat,
 )
-from kafkalite.zk.stores.claims import Claim, ClaimStore
-from kafkalite.zk.stores.paths import children, ensure, read
 from kafkalite.zk.znodes import topics, transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.transactions import TransactionMetadata

@@ -9,9 +9,9 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import ZERO_UUID, TopicPartition, uuid_from_text, uuid_to_text
-from kafkalite.zk.port import ZnodeStat
+from kafkalite.zk.zk_client import ZnodeStat
 from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, integers, to_json
 
 TOPICS = "/brokers/topics"
@@ -86,7 +86,7 @@ def decode_topic(topic: str, data: bytes) -> TopicAssignment:
     return TopicAssignment(topic_id, dict(sorted(partitions.items())))
 
 
-def encode_state(state: PartitionState) -> bytes:
+def encode_state(state: LeaderAndIsr) -> bytes:
     """The state znode (version 1): leader, leader epoch, ISR, and the epoch of the controller that chose them.
 
     Kafka's readers ignore ``unclean_start_epochs``, and its writers drop it.
@@ -109,14 +109,14 @@ def decode_state(
     stat: ZnodeStat,
     topic_id: uuid.UUID | None = None,
     assignment: PartitionAssignment = UNASSIGNED,
-) -> PartitionState:
+) -> LeaderAndIsr:
     """The state of ``tp`` as read. Raises :class:`MalformedZnodeError`."""
     what = state_path(tp)
     value = from_json(data, what)
     epochs = value.get(_UNCLEAN_START_EPOCHS, {})
     if not isinstance(epochs, dict):
         raise MalformedZnodeError(f"{what}: {_UNCLEAN_START_EPOCHS}: not an object")
-    return PartitionState(
+    return LeaderAndIsr(
         tp.topic,
         tp.partition,
         topic_id or ZERO_UUID,

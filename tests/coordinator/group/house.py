@@ -8,8 +8,8 @@ from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker as BrokerInfo
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.group.coordinator import GroupCoordinator
-from kafkalite.coordinator.group.hosted import HostedGroup
+from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
+from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.group.values import (
     HeartbeatRequest,
     JoinRequest,
@@ -17,7 +17,7 @@ from kafkalite.coordinator.group.values import (
     OffsetFetchRequest,
     SyncRequest,
 )
-from kafkalite.coordinator.offsets.manager import OffsetManager
+from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.coordinator.placement import preferred
 from kafkalite.testing.clock import ManualClock
@@ -61,7 +61,7 @@ class Broker:
         self.client.add_listener(self.groups.on_session)
 
     @property
-    def hosted(self) -> dict[str, HostedGroup]:
+    def hosted(self) -> dict[str, CoordinatedGroup]:
         """The groups that it coordinates."""
         return self.groups._host.hosted
 

@@ -7,8 +7,8 @@ from typing import Any
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group import requests
 from kafkalite.coordinator.group.deadlines import tick
-from kafkalite.coordinator.group.effects import Store
-from kafkalite.coordinator.group.group import Group, GroupLimits
+from kafkalite.coordinator.group.effects import StoreGeneration
+from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
 from kafkalite.coordinator.group.joining import join
 from kafkalite.coordinator.group.persistence import stored
 from kafkalite.coordinator.group.states import GroupState
@@ -34,12 +34,12 @@ class Room:
     """
 
     def __init__(self, limits: GroupLimits = LIMITS, *, durable: bool = True) -> None:
-        self.group = Group("g", limits)
+        self.group = GroupMetadata("g", limits)
         self.now = 100.0
         self.durable = durable
         self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
-        self.stores: list[Store] = []
-        self.kept: Store | None = None
+        self.stores: list[StoreGeneration] = []
+        self.kept: StoreGeneration | None = None
         """The last store that became durable."""
         self._tickets = 0
         self.ids: dict[str, int] = {}
@@ -153,7 +153,7 @@ class Room:
 
     def _settle(self) -> None:
         for effect in self.group.take():
-            if isinstance(effect, Store):
+            if isinstance(effect, StoreGeneration):
                 self.stores.append(effect)
             else:
                 assert effect.ticket not in self.answers, "a request is answered once"

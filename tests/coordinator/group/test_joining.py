@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group import GroupLimits
+from kafkalite.coordinator.group.group_metadata import GroupLimits
 from kafkalite.coordinator.group.states import GroupState
 from tests.coordinator.group.room import RANGE, Room
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.coordinator.group.member import Member
+from kafkalite.coordinator.group.member_metadata import MemberMetadata
 from kafkalite.coordinator.group.membership import Membership
 
 
-def member(member_id: str, *protocols: str, instance_id: str | None = None) -> Member:
+def member(member_id: str, *protocols: str, instance_id: str | None = None) -> MemberMetadata:
     named = tuple((name, name.encode()) for name in protocols or ("range",))
-    return Member(member_id, instance_id, "client", "/host", 10_000, 60_000, named)
+    return MemberMetadata(member_id, instance_id, "client", "/host", 10_000, 60_000, named)
 
 
-def membership(*members: Member) -> Membership:
+def membership(*members: MemberMetadata) -> Membership:
     found = Membership()
     for each in members:
         found.add(each)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.group import Group, GroupLimits
+from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
 from kafkalite.coordinator.group.persistence import load
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import JoinAnswer
@@ -110,14 +110,14 @@ def test_a_generation_that_became_durable_counts_although_nobody_heard_of_it() -
 
 
 def test_an_empty_generation_is_kept_with_its_number_and_time() -> None:
-    group = Group("g", LIMITS)
+    group = GroupMetadata("g", LIMITS)
     load(group, Generation(7, "consumer", "", "", 1234), [], 0.0)
     assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 7, "consumer")
     assert group.empty_since_ms == 1234
 
 
 def test_a_group_that_never_was() -> None:
-    group = Group("g", LIMITS)
+    group = GroupMetadata("g", LIMITS)
     load(group, Generation(0), [], 0.0)
     assert (group.state, group.generation, group.empty_since_ms) == (GroupState.EMPTY, 0, None)
 

@@ -10,7 +10,7 @@ import pytest
 from kafkalite.coordinator.group.states import (
     TRANSITIONS,
     GroupState,
-    IllegalTransitionError,
+    IllegalGroupTransitionError,
     check_transition,
     diagram,
 )
@@ -36,7 +36,9 @@ def test_every_pair(before: GroupState, after: GroupState) -> None:
     if (before, after) in LEGAL:
         check_transition("g", before, after)
     else:
-        with pytest.raises(IllegalTransitionError, match=f"group g cannot go from {before.value} to {after.value}"):
+        with pytest.raises(
+            IllegalGroupTransitionError, match=f"group g cannot go from {before.value} to {after.value}"
+        ):
             check_transition("g", before, after)
 
 

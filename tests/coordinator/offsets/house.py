@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.manager import OffsetManager
+from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.claims import Claim, ClaimStore

@@ -15,11 +15,11 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.manager import OffsetManager
+from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
-from kafkalite.zk.port import Create, SessionState, SetData, ZkError
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
+from kafkalite.zk.zk_client import Create, SessionState, SetData, ZkError
 from kafkalite.zk.znodes import transactions
 from kafkalite.zk.znodes.consumers import group_path, offset_path
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState

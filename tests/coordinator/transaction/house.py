@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import Broker, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.values import TxnProducer
 from kafkalite.coordinator.placement import preferred
-from kafkalite.coordinator.transaction.coordinator import TransactionCoordinator
-from kafkalite.coordinator.transaction.ports import Outside
+from kafkalite.coordinator.transaction.ports import CoordinatorDependencies
+from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
 from kafkalite.coordinator.transaction.values import MarkerResults, ProducerIdAndEpoch, TransactionMarker
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
@@ -131,7 +131,7 @@ class Node:
             broker_id,
             self.claims,
             self.store,
-            Outside(house.producer_ids, house.groups, house.metadata, house.leaders),
+            CoordinatorDependencies(house.producer_ids, house.groups, house.metadata, house.leaders),
             house.clock,
             house.config,
         )
@@ -190,7 +190,7 @@ class House:
     def lead(self, tp: TopicPartition, leader: int) -> None:
         known = self.metadata.state(tp)
         epoch = 0 if known is None else known.leader_epoch + 1
-        state = PartitionState(
+        state = LeaderAndIsr(
             tp.topic, tp.partition, leader=leader, leader_epoch=epoch, assignment=PartitionAssignment((1, 2))
         )
         self.metadata.apply([state])

@@ -9,8 +9,8 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
-from kafkalite.zk.port import ConnectionLostError, SessionState
 from kafkalite.zk.stores.paths import ensure
+from kafkalite.zk.zk_client import ConnectionLostError, SessionState
 from kafkalite.zk.znodes.transactions import TransactionState, ids_path, partition_path, state_partition_for
 from tests.coordinator.house import Started, run
 from tests.coordinator.transaction.house import BASE, COUNT, NUMBER, T0, T1, T2, TX, House, Node

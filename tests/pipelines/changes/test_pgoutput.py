@@ -8,11 +8,11 @@ import pytest
 
 from kafkalite.pipelines.changes.pgoutput import (
     UNCHANGED,
-    Change,
     ChangeError,
     Column,
     Relation,
-    Transaction,
+    RowChange,
+    SourceTransaction,
     Truncate,
     Unchanged,
     format_position,
@@ -54,20 +54,23 @@ def change(kind: bytes, body: bytes, number: int = NUMBER) -> bytes:
 @pytest.mark.parametrize(
     ("message", "wanted"),
     [
-        (change(b"I", b"N" + values(b"1", None)), Change(TABLE, None, (b"1", None))),
-        (change(b"U", b"N" + values(b"1", UNCHANGED)), Change(TABLE, None, (b"1", UNCHANGED))),
-        (change(b"U", b"K" + values(b"1", None) + b"N" + values(b"2", b"")), Change(TABLE, (b"1", None), (b"2", b""))),
+        (change(b"I", b"N" + values(b"1", None)), RowChange(TABLE, None, (b"1", None))),
+        (change(b"U", b"N" + values(b"1", UNCHANGED)), RowChange(TABLE, None, (b"1", UNCHANGED))),
+        (
+            change(b"U", b"K" + values(b"1", None) + b"N" + values(b"2", b"")),
+            RowChange(TABLE, (b"1", None), (b"2", b"")),
+        ),
         (
             change(b"U", b"O" + values(b"1", b"x") + b"N" + values(b"1", b"y")),
-            Change(TABLE, (b"1", b"x"), (b"1", b"y")),
+            RowChange(TABLE, (b"1", b"x"), (b"1", b"y")),
         ),
-        (change(b"D", b"K" + values(b"1", None)), Change(TABLE, (b"1", None), None)),
-        (change(b"D", b"O" + values(b"1", "ü\0".encode())), Change(TABLE, (b"1", "ü\0".encode()), None)),
+        (change(b"D", b"K" + values(b"1", None)), RowChange(TABLE, (b"1", None), None)),
+        (change(b"D", b"O" + values(b"1", "ü\0".encode())), RowChange(TABLE, (b"1", "ü\0".encode()), None)),
         (b"T" + struct.pack(">IBI", 1, 0, NUMBER), Truncate((TABLE,))),
     ],
 )
-def test_changes(message: bytes, wanted: Change | Truncate) -> None:
-    assert list(transactions([BEGIN, relation(), message, commit(60)])) == [Transaction(60, (wanted,))]
+def test_changes(message: bytes, wanted: RowChange | Truncate) -> None:
+    assert list(transactions([BEGIN, relation(), message, commit(60)])) == [SourceTransaction(60, (wanted,))]
 
 
 def test_transactions_and_a_table_that_changes() -> None:
@@ -85,9 +88,9 @@ def test_transactions_and_a_table_that_changes() -> None:
         *(BEGIN, change(b"I", b"N" + values(b"4", b"never committed", None))),
     ]
     assert list(transactions(told)) == [
-        Transaction(60, (Change(TABLE, None, (b"1", b"a")), Change(TABLE, None, (b"2", b"b")))),
-        Transaction(70, ()),
-        Transaction(80, (Change(wider, None, (b"3", b"c", b"t")),)),
+        SourceTransaction(60, (RowChange(TABLE, None, (b"1", b"a")), RowChange(TABLE, None, (b"2", b"b")))),
+        SourceTransaction(70, ()),
+        SourceTransaction(80, (RowChange(wider, None, (b"3", b"c", b"t")),)),
     ]
 
 

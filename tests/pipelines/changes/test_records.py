@@ -6,18 +6,18 @@ import json
 
 import pytest
 
-from kafkalite.pipelines.changes.pgoutput import UNCHANGED, Change, ChangeError, Column, Relation, Values
-from kafkalite.pipelines.changes.records import Record, change_records, row_record
+from kafkalite.pipelines.changes.pgoutput import UNCHANGED, ChangeError, Column, Relation, RowChange, Values
+from kafkalite.pipelines.changes.records import ChangeRecord, change_records, row_record
 
 TABLE = Relation("public", "t", (Column("id", 23), Column("name", 25)))
 
 
-def row(number: int, name: str) -> Record:
-    return Record(b'{"id":%d}' % number, json.dumps({"id": number, "name": name}, separators=(",", ":")).encode())
+def row(number: int, name: str) -> ChangeRecord:
+    return ChangeRecord(b'{"id":%d}' % number, json.dumps({"id": number, "name": name}, separators=(",", ":")).encode())
 
 
-def gone(number: int) -> Record:
-    return Record(b'{"id":%d}' % number, None)
+def gone(number: int) -> ChangeRecord:
+    return ChangeRecord(b'{"id":%d}' % number, None)
 
 
 @pytest.mark.parametrize(
@@ -32,18 +32,18 @@ def gone(number: int) -> Record:
         ((b"1", b"large"), (b"2", UNCHANGED), [gone(1), row(2, "large")]),
     ],
 )
-def test_changes(old: Values | None, new: Values | None, wanted: list[Record]) -> None:
-    assert list(change_records(Change(TABLE, old, new), ("id",))) == wanted
+def test_changes(old: Values | None, new: Values | None, wanted: list[ChangeRecord]) -> None:
+    assert list(change_records(RowChange(TABLE, old, new), ("id",))) == wanted
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (Change(TABLE, None, (b"1", UNCHANGED)), "REPLICA IDENTITY FULL"),
-        (Change(TABLE, None, (b"1", b"a")), "does not know column 'other'"),
+        (RowChange(TABLE, None, (b"1", UNCHANGED)), "REPLICA IDENTITY FULL"),
+        (RowChange(TABLE, None, (b"1", b"a")), "does not know column 'other'"),
     ],
 )
-def test_what_cannot_be_told(change: Change, said: str) -> None:
+def test_what_cannot_be_told(change: RowChange, said: str) -> None:
     key = ("other",) if "other" in said else ("id",)
     with pytest.raises(ChangeError, match=said):
         list(change_records(change, key))
@@ -67,12 +67,12 @@ def test_what_cannot_be_told(change: Change, said: str) -> None:
 )
 def test_values(type_number: int, text: str, wanted: str) -> None:
     found = row_record([Column("x", type_number)], (text.encode(),), ("x",))
-    assert found == Record(f'{{"x":{wanted}}}'.encode(), f'{{"x":{wanted}}}'.encode())
+    assert found == ChangeRecord(f'{{"x":{wanted}}}'.encode(), f'{{"x":{wanted}}}'.encode())
     json.loads(found.value or b"")
 
 
 def test_nothing_is_null_and_the_key_has_its_own_order() -> None:
     columns = [Column("a", 23), Column('b "', 25), Column("c", 23)]
-    assert row_record(columns, (b"1", None, b"3"), ("c", "a")) == Record(
+    assert row_record(columns, (b"1", None, b"3"), ("c", "a")) == ChangeRecord(
         b'{"c":3,"a":1}', b'{"a":1,"b \\"":null,"c":3}'
     )

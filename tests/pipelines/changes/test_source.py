@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-from kafkalite.pipelines.changes.pgoutput import Change, Column, Relation, Transaction, Truncate
+from kafkalite.pipelines.changes.pgoutput import Column, Relation, RowChange, SourceTransaction, Truncate
 from kafkalite.pipelines.changes.source import ChangesOptions, records_of
 
 TABLE = Relation("public", "t", (Column("id", 23),))
 EMPTIED = Truncate((TABLE,))
 
 
-def come(number: int) -> Change:
-    return Change(TABLE, None, (b"%d" % number,))
+def come(number: int) -> RowChange:
+    return RowChange(TABLE, None, (b"%d" % number,))
 
 
-def go(number: int) -> Change:
-    return Change(TABLE, (b"%d" % number,), None)
+def go(number: int) -> RowChange:
+    return RowChange(TABLE, (b"%d" % number,), None)
 
 
-def told(changes: list[Change | Truncate], in_topic: set[bytes]) -> list[tuple[bytes, bool]]:
+def told(changes: list[RowChange | Truncate], in_topic: set[bytes]) -> list[tuple[bytes, bool]]:
     """Key, and whether there is a row."""
-    transactions = [Transaction(at, (change,)) for at, change in enumerate(changes)]
+    transactions = [SourceTransaction(at, (change,)) for at, change in enumerate(changes)]
     records = records_of(transactions, ("id",), lambda: in_topic)
     return [(record.key[6:-1], record.value is not None) for record in records]
 
 
 def test_a_table_that_is_emptied() -> None:
     """What was in the topic goes, and what came before in the same micro-batch; what went already does not again."""
-    changes: list[Change | Truncate] = [come(3), come(4), go(4), go(1), EMPTIED, come(5), EMPTIED, EMPTIED, come(1)]
+    changes: list[RowChange | Truncate] = [come(3), come(4), go(4), go(1), EMPTIED, come(5), EMPTIED, EMPTIED, come(1)]
     assert told(changes, {b'{"id":1}', b'{"id":2}'}) == [
         *((b"3", True), (b"4", True), (b"4", False), (b"1", False)),
         *((b"2", False), (b"3", False), (b"5", True), (b"5", False), (b"1", True)),
@@ -37,7 +37,7 @@ def test_the_topic_is_not_read_without_need() -> None:
     def never() -> set[bytes]:
         raise AssertionError("nobody asked for that")
 
-    assert len(list(records_of([Transaction(1, (come(1), go(1)))], ("id",), never))) == 2
+    assert len(list(records_of([SourceTransaction(1, (come(1), go(1)))], ("id",), never))) == 2
 
 
 def test_options() -> None:

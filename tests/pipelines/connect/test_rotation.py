@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkalite.pipelines.connect.file_entries import Entries, Entry, FileLossError
+from kafkalite.pipelines.connect.file_entries import Entries, FileEntry, FileLossError
 from kafkalite.pipelines.connect.growing import FileRange, GrowingFiles, into_tasks, ranges_between, read_range
 from kafkalite.pipelines.connect.joined_lines import JoinedLines
 
@@ -200,12 +200,12 @@ def test_a_file_that_begins_with_a_line_that_goes_on(tmp_path: Path) -> None:
 
 def test_the_files_of_one_log_stay_in_one_task_and_in_their_order() -> None:
     sizes = {"/a.log.2": 1, "/a.log": 5, "/b.log": 2, "/a.log.1": 3, "/c.log": 1}
-    ranges = [FileRange(path, Entry(path), 0, size) for path, size in sizes.items()]
+    ranges = [FileRange(path, FileEntry(path), 0, size) for path, size in sizes.items()]
     tasks = [[each.identity for each in task] for task in into_tasks(ranges, 2)]
     assert tasks == [["/a.log.2", "/a.log", "/a.log.1"], ["/b.log", "/c.log"]]
 
 
 def test_they_do_where_nothing_is_read_of_the_first() -> None:
-    ranges = [FileRange(path, Entry(path), 0, 1) for path in ("/a.log.2", "/a.log.1", "/a.log-20261121", "/b.log")]
+    ranges = [FileRange(path, FileEntry(path), 0, 1) for path in ("/a.log.2", "/a.log.1", "/a.log-20261121", "/b.log")]
     tasks = [[each.identity for each in task] for task in into_tasks(ranges, 2)]
     assert tasks == [["/a.log.2", "/a.log.1", "/a.log-20261121"], ["/b.log"]]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.pipelines.feeders.tracker import BadEventError, Topics, check_event
+from kafkalite.pipelines.feeders.tracker import BadEventError, TrackerTopics, check_event
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 VIEW: dict[str, Any] = {
@@ -64,5 +64,5 @@ def test_a_clock_may_be_a_little_ahead() -> None:
 
 
 def test_each_kind_has_its_topic() -> None:
-    topics = Topics(clicks="taps")
+    topics = TrackerTopics(clicks="taps")
     assert [topics.of(kind) for kind in ("page_view", "click", "search")] == ["page-views", "taps", "searches"]

@@ -15,7 +15,7 @@ import pytest
 
 from kafkalite.pipelines import jobs
 from kafkalite.pipelines.errors import PipelineError
-from kafkalite.pipelines.jobs.log_aggregation import LogRecord, Options, Records, iso, joined
+from kafkalite.pipelines.jobs.log_aggregation import LogLineRecords, LogRecord, Options, iso, joined
 from kafkalite.pipelines.options import parse_table
 from kafkalite.pipelines.runner import load_job, read_pipeline
 
@@ -64,7 +64,7 @@ def made(options: Options, *lines: Line) -> list[tuple[str, dict[str, Any]]]:
     """Key and value of each record."""
     return [
         (row["key"], json.loads(row["value"]))
-        for batch in Records(options)(batches(lines))
+        for batch in LogLineRecords(options)(batches(lines))
         for row in batch.to_pylist()
     ]
 

@@ -9,9 +9,9 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_request, decode_response, encode_request, encode_response, request_class
 from kafkalite.protocol.codec import response_class as response_of
-from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.config import ClientConfig
-from kafkalite.spark.client.errors import ConnectionLostError
+from kafkalite.spark.client.errors import BrokerUnreachableError
 
 CONFIG = ClientConfig((("h", 1),), retry_backoff_ms=0, retry_backoff_max_ms=0, default_api_timeout_ms=2000)
 Answer = dict[str, Any] | Exception
@@ -57,7 +57,7 @@ class StandIn:
         self.pending.clear()
 
 
-class StandInCluster(Cluster):
+class StandInCluster(ClusterConnections):
     """``count`` brokers; ``places`` says who coordinates which key (the first broker where it says nothing)."""
 
     def __init__(self, handler: Handler, count: int = 2) -> None:
@@ -89,6 +89,6 @@ def error(code: ErrorCode) -> Answer:
     return {"throttle_time_ms": 0, "error_code": int(code)}
 
 
-LOST = ConnectionLostError("the connection was lost")
+LOST = BrokerUnreachableError("the connection was lost")
 BUSY = error(ErrorCode.CONCURRENT_TRANSACTIONS)
 FINE = error(ErrorCode.NONE)

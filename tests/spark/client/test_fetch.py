@@ -12,9 +12,9 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import decode_fetch
 from kafkalite.protocol.fetch_response import FetchPartitionResponse, encode_fetch_response
 from kafkalite.record.records import Record, encode_batch
-from kafkalite.spark.client.cluster import Cluster
+from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.config import ClientConfig
-from kafkalite.spark.client.errors import ConnectionLostError, KafkaClientError, OffsetOutOfRangeError
+from kafkalite.spark.client.errors import BrokerUnreachableError, KafkaClientError, OffsetOutOfRangeError
 from kafkalite.spark.client.fetch import Fetched, fetch_range, list_offsets
 
 PARTITION = TopicPartition("t", 3)
@@ -57,7 +57,7 @@ class Broker:
         self.closed = True
 
 
-class OneBroker(Cluster):
+class OneBroker(ClusterConnections):
     """A cluster of which one stand-in leads everything."""
 
     def __init__(self, broker: Any, config: ClientConfig = CONFIG) -> None:
@@ -116,7 +116,7 @@ def test_a_batch_that_is_cut_short_comes_again() -> None:
 def test_passing_errors_and_lost_connections_are_tried_again() -> None:
     troubles: list[Answer] = [
         answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        ConnectionLostError("gone"),
+        BrokerUnreachableError("gone"),
         answer(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
     ]
     broker = Broker(lambda offset: troubles.pop() if offset == 10 and troubles else answer(batch(offset, 10)))
@@ -159,7 +159,7 @@ def test_read_committed() -> None:
     assert plain.aborted is None
 
 
-class Listing(Cluster):
+class Listing(ClusterConnections):
     """Two brokers that know offsets: even partitions are led by 0, odd ones by 1."""
 
     def __init__(self, config: ClientConfig = CONFIG) -> None:
@@ -223,7 +223,7 @@ def test_offsets_are_asked_again_after_a_passing_error() -> None:
 
 
 def test_retrying_ends() -> None:
-    cluster = Cluster(ClientConfig((("h", 1),), retry_backoff_ms=1, retry_backoff_max_ms=1))
+    cluster = ClusterConnections(ClientConfig((("h", 1),), retry_backoff_ms=1, retry_backoff_max_ms=1))
     tries = []
 
     def fail() -> None:

@@ -17,14 +17,14 @@ from kafkalite.protocol.produce import (
     encode_produce_response,
 )
 from kafkalite.spark.client import produce
-from kafkalite.spark.client.cluster import Cluster
-from kafkalite.spark.client.errors import ConnectionLostError, KafkaClientError
-from kafkalite.spark.client.produce import Sender
-from kafkalite.spark.client.transactions import Producer
+from kafkalite.spark.client.cluster import ClusterConnections
+from kafkalite.spark.client.errors import BrokerUnreachableError, KafkaClientError
+from kafkalite.spark.client.produce import BatchSender
+from kafkalite.spark.client.transactions import InitializedProducer
 from tests.spark.client.stand_ins import CONFIG
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
-LOST = ConnectionLostError("the connection was lost")
+LOST = BrokerUnreachableError("the connection was lost")
 Outcome = ErrorCode | Exception | None
 """What a broker does with a request once, instead of taking it; an exception: it has taken it, the answer is lost."""
 
@@ -77,7 +77,7 @@ class BrokerConnection:
         body = memoryview(b"".join(bytes(part) for part in parts))
         try:
             self.pending.append(self.brokers.handle(self.port, decode_produce(version, body)))
-        except ConnectionLostError as error:
+        except BrokerUnreachableError as error:
             self.pending.append(error)
 
     def receive(self) -> memoryview:
@@ -90,7 +90,7 @@ class BrokerConnection:
         self.closed = True
 
 
-class LedCluster(Cluster):
+class LedCluster(ClusterConnections):
     """Knows leaders as they were last heard."""
 
     def __init__(self, brokers: Brokers) -> None:
@@ -112,20 +112,22 @@ class LedCluster(Cluster):
             self.known.pop(partition, None)
 
 
-MakeSender = Callable[..., Sender]
+MakeSender = Callable[..., BatchSender]
 
 
 @pytest.fixture
 def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers({T0: 1, T1: 2, U0: 1})
     monkeypatch.setattr(BrokerConnection, "brokers", made, raising=False)
-    monkeypatch.setattr(produce, "Connection", BrokerConnection)
+    monkeypatch.setattr(produce, "SparkConnection", BrokerConnection)
     return made
 
 
-def sender_of(brokers: Brokers, *, idempotent: bool = True, request_bytes: int = 1000, patience: int = 5000) -> Sender:
-    who = Producer("x", 7, 0) if idempotent else None
-    return Sender(LedCluster(brokers), who, -1, request_bytes, patience)
+def sender_of(
+    brokers: Brokers, *, idempotent: bool = True, request_bytes: int = 1000, patience: int = 5000
+) -> BatchSender:
+    who = InitializedProducer("x", 7, 0) if idempotent else None
+    return BatchSender(LedCluster(brokers), who, -1, request_bytes, patience)
 
 
 def sealed(size: int = 20) -> Callable[[int], memoryview]:

@@ -11,7 +11,13 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
 from kafkalite.spark.client.errors import KafkaClientError
-from kafkalite.spark.client.transactions import NO_TIMEOUT, Committed, Described, Producer, Transactions
+from kafkalite.spark.client.transactions import (
+    NO_TIMEOUT,
+    CommittedOffset,
+    Described,
+    InitializedProducer,
+    TransactionClient,
+)
 from tests.spark.client.stand_ins import BUSY, FINE, LOST, Answer, StandInCluster, error
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -50,7 +56,7 @@ def cluster_of(script: Script, **places: int) -> StandInCluster:
 
 def test_a_producer_without_a_transactional_id() -> None:
     script = Script(refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), made(5, 0))
-    assert Transactions(cluster_of(script)).init_producer(None, 0) == Producer(None, 5, 0)
+    assert TransactionClient(cluster_of(script)).init_producer(None, 0) == InitializedProducer(None, 5, 0)
     assert script.asked[0][2].transactional_id is None
 
 
@@ -73,7 +79,7 @@ def test_the_longest_timeout_that_the_broker_allows() -> None:
         {"throttle_time_ms": 0, "results": [result]},
         made(7, 0),
     )
-    assert Transactions(cluster_of(script, x=2)).init_producer("x", 0) == Producer("x", 7, 0)
+    assert TransactionClient(cluster_of(script, x=2)).init_producer("x", 0) == InitializedProducer("x", 7, 0)
     assert [each[2].transaction_timeout_ms for each in script.asked if each[1] is ApiKey.INIT_PRODUCER_ID] == [
         NO_TIMEOUT,
         300_000,
@@ -84,22 +90,22 @@ def test_the_longest_timeout_that_the_broker_allows() -> None:
 def test_a_timeout_that_is_asked_for_and_refused() -> None:
     script = Script(refused(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
     with pytest.raises(KafkaClientError, match=r"refuses transaction\.timeout\.ms=99"):
-        Transactions(cluster_of(script)).init_producer("x", 99)
+        TransactionClient(cluster_of(script)).init_producer("x", 99)
 
 
 def test_ending_waits_for_the_markers() -> None:
     """The first answer says that the end is decided; asked again, the coordinator is busy until readers see it."""
     script = Script(FINE, BUSY, BUSY, FINE)
-    producer = Producer("x", 1, 0)
-    assert Transactions(cluster_of(script)).end([producer], commit=True) == {producer: ErrorCode.NONE}
+    producer = InitializedProducer("x", 1, 0)
+    assert TransactionClient(cluster_of(script)).end([producer], commit=True) == {producer: ErrorCode.NONE}
     assert [each[2].committed for each in script.asked] == [True] * 4
     assert not script.answers
 
 
 def test_ends_of_many_and_refusals() -> None:
-    producers = [Producer(name, at, 0) for at, name in enumerate(("x", "y", "z"))]
+    producers = [InitializedProducer(name, at, 0) for at, name in enumerate(("x", "y", "z"))]
     script = Script(FINE, error(ErrorCode.INVALID_TXN_STATE), FINE, FINE, FINE)
-    found = Transactions(cluster_of(script, x=1, y=2, z=2)).end(producers, commit=False)
+    found = TransactionClient(cluster_of(script, x=1, y=2, z=2)).end(producers, commit=False)
     assert found == {
         producers[0]: ErrorCode.NONE,
         producers[1]: ErrorCode.INVALID_TXN_STATE,
@@ -117,8 +123,8 @@ def test_ends_of_many_and_refusals() -> None:
 def test_a_coordinator_that_moved_or_died_is_looked_for() -> None:
     script = Script(error(ErrorCode.NOT_COORDINATOR), LOST, FINE, FINE)
     cluster = cluster_of(script)
-    producer = Producer("x", 1, 0)
-    assert Transactions(cluster).end([producer], commit=True)[producer] == ErrorCode.NONE
+    producer = InitializedProducer("x", 1, 0)
+    assert TransactionClient(cluster).end([producer], commit=True)[producer] == ErrorCode.NONE
     assert cluster.looked_up == ["x", "x", "x"]
 
 
@@ -127,8 +133,8 @@ def test_answers_that_nobody_waits_for_close_their_connections() -> None:
     script = Script(FINE, LOST, *[FINE] * 7)
     cluster = cluster_of(script, x=1, y=2, z=2)
     first = cluster.stand_ins[2]
-    producers = [Producer(name, at, 0) for at, name in enumerate(("x", "y", "z"))]
-    assert set(Transactions(cluster).end(producers, commit=True).values()) == {ErrorCode.NONE}
+    producers = [InitializedProducer(name, at, 0) for at, name in enumerate(("x", "y", "z"))]
+    assert set(TransactionClient(cluster).end(producers, commit=True).values()) == {ErrorCode.NONE}
     assert first.closed
     assert not first.pending
 
@@ -156,7 +162,7 @@ def test_describing() -> None:
         }
 
     script = Script(answer, answer)
-    found = Transactions(cluster_of(script, x=1, y=2)).describe(["x", "y"])
+    found = TransactionClient(cluster_of(script, x=1, y=2)).describe(["x", "y"])
     assert found == {"x": Described("Ongoing", 4, 1), "y": None}
 
 
@@ -169,7 +175,7 @@ def test_open_transactions_of_all_brokers() -> None:
 
     loading = answer(code=int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
     script = Script(answer("a.1", "b.1"), loading, answer("a.1", "b.1"), answer("a.2"))
-    assert Transactions(cluster_of(script)).open_transactions("a.") == ["a.1", "a.2"]
+    assert TransactionClient(cluster_of(script)).open_transactions("a.") == ["a.1", "a.2"]
     assert script.asked[0][2].state_filters == ["Ongoing"]
 
 
@@ -184,14 +190,14 @@ def test_partitions_that_are_not_added() -> None:
             "results_by_topic_v3_and_below": [topic(name="t", results_by_partition=results)],
         }
 
-    producer = Producer("x", 3, 1)
+    producer = InitializedProducer("x", 3, 1)
     script = Script(
         answer(ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS), answer(*[ErrorCode.NONE] * 2)
     )
-    Transactions(cluster_of(script)).add_partitions(producer, [T1, T0])
+    TransactionClient(cluster_of(script)).add_partitions(producer, [T1, T0])
     script = Script(answer(ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
     with pytest.raises(KafkaClientError, match="TOPIC_AUTHORIZATION_FAILED: x, t-1"):
-        Transactions(cluster_of(script)).add_partitions(producer, [T0, T1])
+        TransactionClient(cluster_of(script)).add_partitions(producer, [T0, T1])
 
 
 def test_offsets_are_committed_in_a_transaction() -> None:
@@ -206,7 +212,7 @@ def test_offsets_are_committed_in_a_transaction() -> None:
 
     script = Script(FINE, answer(ErrorCode.NOT_COORDINATOR), answer(ErrorCode.NONE), FINE, FINE)
     cluster = cluster_of(script, x=1, g=2)
-    Transactions(cluster).commit_offsets(Producer("x", 3, 1), "g", {T1: Committed(5, "text")})
+    TransactionClient(cluster).commit_offsets(InitializedProducer("x", 3, 1), "g", {T1: CommittedOffset(5, "text")})
     assert script.keys() == [
         (1, ApiKey.ADD_OFFSETS_TO_TXN),
         (2, ApiKey.TXN_OFFSET_COMMIT),
@@ -218,7 +224,9 @@ def test_offsets_are_committed_in_a_transaction() -> None:
     assert (sent.partition_index, sent.committed_offset, sent.committed_metadata) == (1, 5, "text")
     script = Script(FINE, answer(ErrorCode.NONE), error(ErrorCode.PRODUCER_FENCED))
     with pytest.raises(KafkaClientError, match="PRODUCER_FENCED"):
-        Transactions(cluster_of(script)).commit_offsets(Producer("x", 3, 1), "g", {T1: Committed(5, "")})
+        TransactionClient(cluster_of(script)).commit_offsets(
+            InitializedProducer("x", 3, 1), "g", {T1: CommittedOffset(5, "")}
+        )
 
 
 def test_offsets_that_may_still_change_are_waited_for() -> None:
@@ -232,7 +240,7 @@ def test_offsets_that_may_still_change_are_waited_for() -> None:
         return {"throttle_time_ms": 0, "topics": [topic(name="t", partitions=[found])], "error_code": 0}
 
     script = Script(answer(-1, ErrorCode.UNSTABLE_OFFSET_COMMIT), answer(6))
-    assert Transactions(cluster_of(script)).fetch_offsets("g") == {T1: Committed(6, "m")}
+    assert TransactionClient(cluster_of(script)).fetch_offsets("g") == {T1: CommittedOffset(6, "m")}
     assert script.asked[0][2].require_stable
     assert script.asked[0][2].topics is None
-    assert Transactions(cluster_of(Script(answer(-1)))).fetch_offsets("g") == {}
+    assert TransactionClient(cluster_of(Script(answer(-1)))).fetch_offsets("g") == {}

@@ -8,8 +8,8 @@ from typing import Any
 
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
-from kafkalite.testing.ensemble import Ensemble, EnsembleClient, Timing, Transaction
-from kafkalite.zk.port import SessionState, WatchEvent
+from kafkalite.testing.ensemble import Ensemble, EnsembleClient, NodeTransaction, Timing
+from kafkalite.zk.zk_client import SessionState, WatchEvent
 
 PENDING = "pending"
 TICK = 1.0
@@ -44,7 +44,7 @@ class Fixture:
     def __init__(self, seed: int = 1, servers: int = 3) -> None:
         self.clock = ManualClock()
         self.ensemble = Ensemble(self.clock, random.Random(seed), servers, Timing(tick=TICK))
-        self.committed: list[Transaction] = []
+        self.committed: list[NodeTransaction] = []
         self.ensemble.on_commit(self.committed.append)
 
     def connect(self, name: str = "", *, only: int | None = None) -> Noted:

@@ -12,8 +12,8 @@ from kazoo.protocol import serialization
 from kafkalite.common.errors import StartupError
 from kafkalite.testing.clock import ManualClock, ManualTimer
 from kafkalite.testing.ensemble import Ensemble, Timing
-from kafkalite.testing.ensemble.wire import CloseSession, Ping, Read, ReadKind, Request, Write, frame_size
-from kafkalite.zk.port import (
+from kafkalite.testing.ensemble.wire import CloseSession, Ping, ReadKind, ReadRequest, Request, WriteRequest, frame_size
+from kafkalite.zk.zk_client import (
     Check,
     ConnectionLostError,
     Create,
@@ -233,14 +233,14 @@ _KAZOO = [
 @pytest.mark.parametrize(
     ("request_", "kazoo"),
     [
-        (Read(ReadKind.GET, "/é", True), serialization.GetData("/é", lambda _: None)),
-        (Read(ReadKind.EXISTS, "/a", False), serialization.Exists("/a", None)),
-        (Read(ReadKind.GET_CHILDREN, "/a", False), serialization.GetChildren("/a", None)),
-        (Write((Create("/a", b"12"),), False), serialization.Create2("/a", b"12", _ACL, 0)),
-        (Write((_OPS[1],), False), _KAZOO[1]),
-        (Write((_OPS[2],), False), _KAZOO[2]),
-        (Write(tuple(_OPS), True), serialization.Transaction(_KAZOO)),
-        (Write((), True), serialization.Transaction([])),
+        (ReadRequest(ReadKind.GET, "/é", True), serialization.GetData("/é", lambda _: None)),
+        (ReadRequest(ReadKind.EXISTS, "/a", False), serialization.Exists("/a", None)),
+        (ReadRequest(ReadKind.GET_CHILDREN, "/a", False), serialization.GetChildren("/a", None)),
+        (WriteRequest((Create("/a", b"12"),), False), serialization.Create2("/a", b"12", _ACL, 0)),
+        (WriteRequest((_OPS[1],), False), _KAZOO[1]),
+        (WriteRequest((_OPS[2],), False), _KAZOO[2]),
+        (WriteRequest(tuple(_OPS), True), serialization.Transaction(_KAZOO)),
+        (WriteRequest((), True), serialization.Transaction([])),
         (Ping(), None),
         (CloseSession(), None),
     ],

@@ -7,8 +7,8 @@ import math
 import pytest
 
 from kafkalite.testing.ensemble import TransactionKind
-from kafkalite.testing.ensemble.wire import JUTE_MAX_BUFFER, Write, frame_size
-from kafkalite.zk.port import Check, ConnectionLostError, Create, SessionState, SetData
+from kafkalite.testing.ensemble.wire import JUTE_MAX_BUFFER, WriteRequest, frame_size
+from kafkalite.zk.zk_client import Check, ConnectionLostError, Create, SessionState, SetData
 from tests.testing.ensemble.harness import PENDING, SESSION, TICK, Fixture, Outcome
 
 SUSPENDED, CONNECTED, EXPIRED = SessionState.SUSPENDED, SessionState.CONNECTED, SessionState.EXPIRED
@@ -247,7 +247,7 @@ def test_an_oversized_request_costs_the_connection_and_what_is_outstanding(monke
     refused = fixture.run(noted.client.create("/a", b"x" * 1_000_000))
     assert "1000000 bytes, more than 1000000 that ZooKeeper takes" in str(refused)
     monkeypatch.setattr("kafkalite.testing.ensemble.client.MAX_PACKET", 1 << 30)
-    fits = JUTE_MAX_BUFFER - frame_size(Write((Create("/b"),), multi=False))
+    fits = JUTE_MAX_BUFFER - frame_size(WriteRequest((Create("/b"),), multi=False))
     assert fixture.run(noted.client.create("/b", b"x" * fits))[0] == "/b"
     large, behind = Outcome(noted.client.create("/c", b"x" * (fits + 1))), Outcome(noted.client.create("/d"))
     fixture.clock.advance(1.0)

@@ -16,12 +16,12 @@ from kafkalite.testing.history.events import (
     Compacted,
     Deleting,
     Derived,
-    Entry,
     Event,
     Failed,
     Initialized,
     Isolation,
     Led,
+    LogEntry,
     OffsetCommitted,
     OffsetCommitting,
     OffsetFetched,
@@ -54,7 +54,7 @@ class Partition:
     """A log, who leads it, and where its open transactions begin."""
 
     name: str
-    log: list[Entry] = field(default_factory=list)
+    log: list[LogEntry] = field(default_factory=list)
     leader: int = 1
     epoch: int = 0
     open: dict[str, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Partition:
 
     def append(self, record: RecordId | None) -> int:
         offset = len(self.log)
-        self.log.append(Entry(offset, self.epoch, record, zlib.crc32(f"{self.name}@{offset}".encode())))
+        self.log.append(LogEntry(offset, self.epoch, record, zlib.crc32(f"{self.name}@{offset}".encode())))
         return offset
 
     def end(self, isolation: Isolation) -> int:
@@ -288,10 +288,10 @@ class Model:
         else:
             self.events.append(Aborted("pipe", number))
 
-    def _compact(self, log: list[Entry]) -> list[Entry]:
+    def _compact(self, log: list[LogEntry]) -> list[LogEntry]:
         """What compaction leaves: of each key the last record, a tombstone perhaps not even that."""
         end = self._chance.randrange(len(log) + 1)
-        kept: list[Entry] = []
+        kept: list[LogEntry] = []
         for index, entry in enumerate(log):
             assert entry.record is not None
             key, tombstone = self._keys[entry.record]

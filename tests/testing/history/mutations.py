@@ -13,12 +13,12 @@ from kafkalite.testing.history.events import (
     Committed,
     Committing,
     Derived,
-    Entry,
     Event,
     Failed,
     Initialized,
     Isolation,
     Led,
+    LogEntry,
     OffsetCommitted,
     OffsetCommitting,
     OffsetFetched,
@@ -102,7 +102,7 @@ def request_of(history: History, done: Committed) -> Committing:
     return next(event for event in all_of(history, Committing) if tuple(event) == tuple(done))
 
 
-def edit_replicas(history: History, partition: str, edit: Callable[[list[Entry]], None], *brokers: int) -> None:
+def edit_replicas(history: History, partition: str, edit: Callable[[list[LogEntry]], None], *brokers: int) -> None:
     """Change what the replicas of a partition hold; all of them, unless some are named."""
     for index, event in enumerate(history):
         if isinstance(event, Replica) and event.partition == partition and (not brokers or event.broker in brokers):
@@ -114,7 +114,7 @@ def edit_replicas(history: History, partition: str, edit: Callable[[list[Entry]]
 def put(history: History, partition: str, offset: int, record: RecordId | None) -> None:
     """Another record at an offset, on all replicas."""
 
-    def edit(entries: list[Entry]) -> None:
+    def edit(entries: list[LogEntry]) -> None:
         entries[offset] = entries[offset]._replace(record=record)
 
     edit_replicas(history, partition, edit)
@@ -175,7 +175,7 @@ def twice(history: History, chance: random.Random) -> str:
     doubled = acked(history, chance, chance.choice(("idempotent", "transactional")))
     ends: list[int] = []
 
-    def edit(entries: list[Entry]) -> None:
+    def edit(entries: list[LogEntry]) -> None:
         ends.append(len(entries))
         entries.append(entries[-1]._replace(offset=len(entries), record=doubled.record))
 
@@ -422,7 +422,7 @@ def a_replica_has_other_bytes(history: History, chance: random.Random) -> str:
     replica = chance.choice(replicas(history))
     offset = chance.randrange(len(replica.entries))
 
-    def edit(entries: list[Entry]) -> None:
+    def edit(entries: list[LogEntry]) -> None:
         entries[offset] = entries[offset]._replace(crc=entries[offset].crc ^ 1)
 
     edit_replicas(history, replica.partition, edit, replica.broker)
@@ -442,7 +442,7 @@ def an_epoch_goes_back(history: History, chance: random.Random) -> str:
     replica = chance.choice(replicas(history))
     last = len(replica.entries) - 1
 
-    def edit(entries: list[Entry]) -> None:
+    def edit(entries: list[LogEntry]) -> None:
         entries[-1] = entries[-1]._replace(leader_epoch=-1)
 
     edit_replicas(history, replica.partition, edit)
@@ -547,7 +547,7 @@ def a_deleted_key_comes_back(history: History, chance: random.Random) -> str:
     earlier = RecordId("keyed", 100_000)
     history.insert(0, Sent(earlier, COMPACTED, -1, sent.key))
     kept = [entry for entry in replica.entries if entry.offset not in (offset, offset - 1)]
-    kept.append(Entry(offset - 1, 0, earlier))
+    kept.append(LogEntry(offset - 1, 0, earlier))
     replace(history, replica, replica._replace(entries=tuple(sorted(kept))))
     return f"key {sent.key} in {COMPACTED} on broker {replica.broker}"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import cast
 
-from kafkalite.testing.ensemble.server import Role
-from kafkalite.testing.simulation.cluster import SimCluster, Status
+from kafkalite.testing.ensemble.server import ServerRole
+from kafkalite.testing.simulation.cluster import BrokerStatus, SimCluster
 from kafkalite.testing.simulation.world import LifeState
-from kafkalite.zk.port import SessionState
+from kafkalite.zk.zk_client import SessionState
 
 
 class Connected:
@@ -18,10 +18,10 @@ class Connected:
         self.cut: set[int] = set()
         self.told: list[str] = []
         self.world = SimpleNamespace(now=0.0)
-        self.servers = [SimpleNamespace(role=Role.LEADING, lag=0.0)]
+        self.servers = [SimpleNamespace(role=ServerRole.LEADING, lag=0.0)]
         self.nodes: dict[str, object] = {}
         self.machine = SimpleNamespace(
-            status=Status.SERVING,
+            status=BrokerStatus.SERVING,
             life=SimpleNamespace(state=LifeState.RUNNING),
             zk=SimpleNamespace(state=SessionState.CONNECTED, session=7),
         )
@@ -39,11 +39,11 @@ class Connected:
             case "paused":
                 self.machine.life.state = LifeState.PAUSED
             case "starts":
-                self.machine.status = Status.STARTING
+                self.machine.status = BrokerStatus.STARTING
             case "stops":
-                self.machine.status = Status.STOPPING
+                self.machine.status = BrokerStatus.STOPPING
             case "no leader of ZooKeeper":
-                self.servers[0].role = Role.LOOKING
+                self.servers[0].role = ServerRole.LOOKING
             case "lag":
                 self.servers[0].lag = 0.5
             case _:

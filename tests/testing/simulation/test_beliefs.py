@@ -12,7 +12,7 @@ import pytest
 
 from kafkalite.apis.services import BrokerServices
 from kafkalite.cluster.metadata import MetadataCache
-from kafkalite.cluster.model import Broker, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
 from kafkalite.testing.simulation.beliefs import Beliefs
@@ -32,8 +32,8 @@ MADE = ZnodeChange(
 GONE = ZnodeChange(Kind.DELETED, "/brokers/topics/t")
 
 
-def state(leader_epoch: int, zk_version: int = 0, topic_id: uuid.UUID = TOPIC_ID) -> PartitionState:
-    return PartitionState("t", 0, topic_id, 1, leader_epoch, (1, 2), 1, zk_version, mzxid=leader_epoch)
+def state(leader_epoch: int, zk_version: int = 0, topic_id: uuid.UUID = TOPIC_ID) -> LeaderAndIsr:
+    return LeaderAndIsr("t", 0, topic_id, 1, leader_epoch, (1, 2), 1, zk_version, mzxid=leader_epoch)
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Replica:
     role: Role
     leader_epoch: int
     topic_partition: TopicPartition = TP
-    state: PartitionState = field(default_factory=lambda: state(3))
+    state: LeaderAndIsr = field(default_factory=lambda: state(3))
 
 
 class Machine:
@@ -56,7 +56,7 @@ class Machine:
         replicas = SimpleNamespace(replicas=SimpleNamespace(partitions=self.partitions))
         self.services = cast(BrokerServices, SimpleNamespace(metadata=self.metadata, replicas=replicas))
 
-    def believe(self, known: PartitionState) -> None:
+    def believe(self, known: LeaderAndIsr) -> None:
         """Take over any state, as a broker with a bug would."""
         self.metadata.topics.setdefault(known.topic, {})[known.partition] = known
         self.metadata.version += 1
@@ -93,7 +93,7 @@ def setting(tmp_path: Path) -> Setting:
     ],
     ids=["leader epoch", "version", "same", "newer", "another topic of the name"],
 )
-def test_metadata_that_go_back_are_seen(setting: Setting, later: PartitionState, goes_back: bool) -> None:
+def test_metadata_that_go_back_are_seen(setting: Setting, later: LeaderAndIsr, goes_back: bool) -> None:
     for known in (state(5, 2), later):
         setting.machines[1].believe(known)
         setting.beliefs.committed([])

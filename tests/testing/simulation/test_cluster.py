@@ -9,7 +9,7 @@ import pytest
 
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.types import TopicPartition
-from kafkalite.testing.simulation.cluster import SimBroker, SimCluster, Status
+from kafkalite.testing.simulation.cluster import BrokerStatus, SimBroker, SimCluster
 from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.world import World
 from tests.testing.simulation.slice import TOPIC, Workload
@@ -85,10 +85,10 @@ def test_a_broker_that_ended_can_be_started_again(cluster: SimCluster) -> None:
     for end in (broker.kill, broker.stop, broker.lose_power):
         end()
         assert cluster.world.run_until(lambda: not broker.is_alive, cluster.world.now + 10.0)
-        assert broker.status is Status.DOWN
+        assert broker.status is BrokerStatus.DOWN
         assert broker.services is None
         broker.start()
-        assert cluster.world.run_until(lambda: broker.status is Status.SERVING, cluster.world.now + 30.0)
+        assert cluster.world.run_until(lambda: broker.status is BrokerStatus.SERVING, cluster.world.now + 30.0)
     with pytest.raises(RuntimeError, match="runs already"):
         broker.start()
     assert cluster.world.failures == []
@@ -123,7 +123,7 @@ def test_the_disk_hears_of_its_machine_s_fate() -> None:
         cluster.lose_power(1)
         cluster.start(1)
         world.run_until(world.now + 10.0)
-        assert cluster.brokers[1].status is Status.SERVING
+        assert cluster.brokers[1].status is BrokerStatus.SERVING
         cluster.kill(1)
         cluster.lose_power(1)
         assert NotingDisk.fates == ["power", "process", "power"]

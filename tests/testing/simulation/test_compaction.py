@@ -10,9 +10,9 @@ from kafkalite.log.values import AbortedTxn
 from kafkalite.record.batch import BatchHeader
 from kafkalite.testing.simulation.compaction import (
     Bounds,
+    CompactedRecord,
     Compactions,
     Content,
-    Record,
     checked_compactions,
     round_faults,
 )
@@ -23,18 +23,18 @@ NOT_ABORTED: tuple[AbortedTxn, ...] = ()
 ABORTED = (AbortedTxn(7, 2, 4, 2),)
 
 
-def value(offset: int, key: bytes = b"k", *, pid: int = -1) -> Record:
-    return Record(offset, key, b"v", pid, pid >= 0, None)
+def value(offset: int, key: bytes = b"k", *, pid: int = -1) -> CompactedRecord:
+    return CompactedRecord(offset, key, b"v", pid, pid >= 0, None)
 
 
-def tombstone(offset: int, horizon_ms: int | None) -> Record:
-    return Record(offset, b"k", None, -1, False, horizon_ms)
+def tombstone(offset: int, horizon_ms: int | None) -> CompactedRecord:
+    return CompactedRecord(offset, b"k", None, -1, False, horizon_ms)
 
 
 def faults(
-    old: tuple[Record, ...],
-    new: tuple[Record, ...],
-    later: tuple[Record, ...] = (),
+    old: tuple[CompactedRecord, ...],
+    new: tuple[CompactedRecord, ...],
+    later: tuple[CompactedRecord, ...] = (),
     aborted: tuple[AbortedTxn, ...] = NOT_ABORTED,
     stable: int = 100,
 ) -> list[str]:
@@ -49,12 +49,15 @@ def faults(
         ((value(1),), (), (value(12),), NOT_ABORTED),
         ((tombstone(1, 1000),), (), (), NOT_ABORTED),
         ((value(2, pid=7),), (), (), ABORTED),
-        ((Record(1, None, b"v", -1, False, None),), (), (), NOT_ABORTED),
+        ((CompactedRecord(1, None, b"v", -1, False, None),), (), (), NOT_ABORTED),
     ],
     ids=["superseded", "superseded later", "its time is over", "aborted", "without a key"],
 )
 def test_what_may_go(
-    old: tuple[Record, ...], new: tuple[Record, ...], later: tuple[Record, ...], aborted: tuple[AbortedTxn, ...]
+    old: tuple[CompactedRecord, ...],
+    new: tuple[CompactedRecord, ...],
+    later: tuple[CompactedRecord, ...],
+    aborted: tuple[AbortedTxn, ...],
 ) -> None:
     assert faults(old, new, later, aborted) == []
 
@@ -73,7 +76,11 @@ def test_what_may_go(
     ids=["last value", "tombstone", "tombstone too soon", "aborted took its place", "uncommitted", "changed", "added"],
 )
 def test_what_may_not_go(
-    old: tuple[Record, ...], new: tuple[Record, ...], aborted: tuple[AbortedTxn, ...], stable: int, told: str
+    old: tuple[CompactedRecord, ...],
+    new: tuple[CompactedRecord, ...],
+    aborted: tuple[AbortedTxn, ...],
+    stable: int,
+    told: str,
 ) -> None:
     assert faults(old, new, (), aborted, stable) == [told]
 

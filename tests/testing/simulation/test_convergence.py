@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.replication.partition import Role
 from kafkalite.testing.simulation.convergence import differences, leftovers
@@ -17,7 +17,7 @@ from kafkalite.zk.znodes.groups import Generation, encode_generation, generation
 TP = TopicPartition("t", 0)
 
 
-def broker(state: PartitionState, role: Role, end: int = 5) -> Any:
+def broker(state: LeaderAndIsr, role: Role, end: int = 5) -> Any:
     """A broker as the comparison sees it."""
     log = SimpleNamespace(log_end_offset=end, high_watermark=5)
     partition = SimpleNamespace(role=role, leader_epoch=state.leader_epoch, log=log)
@@ -37,7 +37,7 @@ def broker(state: PartitionState, role: Role, end: int = 5) -> Any:
 )
 def test_only_replicas_serve(replicas: tuple[int, ...], role: Role, expected: list[str]) -> None:
     """A replica that was taken away may have left a log behind, which nothing is done with."""
-    state = PartitionState("t", 0, ZERO_UUID, 1, 3, replicas, 1, 0, -1, PartitionAssignment(replicas))
+    state = LeaderAndIsr("t", 0, ZERO_UUID, 1, 3, replicas, 1, 0, -1, PartitionAssignment(replicas))
     servers = {1: broker(state, Role.LEADER), 2: broker(state, role)}
     assert differences({TP: state}, 1, servers) == expected
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.config import LogConfig
-from kafkalite.log.fs import FilePool
-from kafkalite.log.loader import LogLoader
+from kafkalite.log.file_system import FilePool
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_loader import LogLoader
 from kafkalite.log.services import LogServices
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.simulation.disk import DiskMount, SimDisk

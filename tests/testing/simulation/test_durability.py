@@ -10,12 +10,12 @@ import pytest
 from kafkalite.common.errors import ApiError
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.checkpoints import HIGH_WATERMARK, RECOVERY_POINT, encode_offsets
-from kafkalite.log.config import LogConfig
-from kafkalite.log.fs import FilePool
-from kafkalite.log.loader import LogLoader
+from kafkalite.log.clean_shutdown import CLEAN_SHUTDOWN_FILE
+from kafkalite.log.file_system import FilePool
 from kafkalite.log.log import Log
+from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_dir import LogDir
-from kafkalite.log.marks import CLEAN_SHUTDOWN_FILE
+from kafkalite.log.log_loader import LogLoader
 from kafkalite.log.services import LogServices
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.simulation.disk import SimDisk

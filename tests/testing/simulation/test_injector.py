@@ -13,7 +13,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.log.checkpoints import RECOVERY_POINT, encode_offsets
 from kafkalite.log.log import Log
 from kafkalite.record.batch import check_crc, iter_headers
-from kafkalite.testing.simulation.cluster import SimCluster, Status
+from kafkalite.testing.simulation.cluster import BrokerStatus, SimCluster
 from kafkalite.testing.simulation.injector import FaultInjector
 from kafkalite.testing.simulation.world import World
 from tests.log.support import NOW, batch
@@ -45,7 +45,8 @@ def test_a_process_that_is_not_there_keeps_nothing(cluster: SimCluster) -> None:
     for broker in (1, 2, 3):
         inject.start(broker)
     serving = cluster.world.run_until(
-        lambda: all(broker.status is Status.SERVING for broker in cluster.brokers.values()), cluster.world.now + 20
+        lambda: all(broker.status is BrokerStatus.SERVING for broker in cluster.brokers.values()),
+        cluster.world.now + 20,
     )
     assert serving, cluster.world.lines
     assert inject.lose_power(1), "killed processes keep what they wrote"

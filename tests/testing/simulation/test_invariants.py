@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment, PartitionState
+from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.testing.simulation.invariants import Kind, ZnodeChange, ZnodeInvariants
 from kafkalite.zk.znodes import producer_ids, topics, transactions
 from kafkalite.zk.znodes.brokers import encode_broker
@@ -30,7 +30,7 @@ def reassigned(replicas: tuple[int, ...], adding: tuple[int, ...], removing: tup
 
 def state(leader: int, epoch: int, isr: tuple[int, ...], controller_epoch: int = 1) -> ZnodeChange:
     data = topics.encode_state(
-        PartitionState("t", 0, TOPIC_ID, leader, epoch, isr, controller_epoch, 0, 0, PartitionAssignment((1, 2, 3)))
+        LeaderAndIsr("t", 0, TOPIC_ID, leader, epoch, isr, controller_epoch, 0, 0, PartitionAssignment((1, 2, 3)))
     )
     return ZnodeChange(Kind.CHANGED, STATE, data)
 

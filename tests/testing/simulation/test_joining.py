@@ -7,13 +7,13 @@ from typing import Any, cast
 
 import pytest
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.replication.partition import Partition
 from kafkalite.testing.simulation.cluster import SimCluster
 from kafkalite.testing.simulation.joining import checked_joining
 from kafkalite.testing.simulation.topology import Topology
 
-STATE = PartitionState("t", 0, leader=1, leader_epoch=3, isr=(1,), assignment=PartitionAssignment((1, 2)))
+STATE = LeaderAndIsr("t", 0, leader=1, leader_epoch=3, isr=(1,), assignment=PartitionAssignment((1, 2)))
 EPOCH_STARTS, HIGH_WATERMARK = 10, 7
 
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
 from kafkalite.testing.history.events import Acked, RecordId
@@ -26,7 +26,7 @@ class Replica:
     high_watermark: int = 0
 
     @property
-    def state(self) -> PartitionState:
+    def state(self) -> LeaderAndIsr:
         return STATES[TP]
 
     @property
@@ -56,9 +56,9 @@ class Machines:
     )
 
 
-def state(isr: tuple[int, ...], leader: int = 1, leader_epoch: int = 3) -> dict[TopicPartition, PartitionState]:
+def state(isr: tuple[int, ...], leader: int = 1, leader_epoch: int = 3) -> dict[TopicPartition, LeaderAndIsr]:
     assignment = PartitionAssignment((1, 2, 3))
-    return {TP: PartitionState("t", 0, leader=leader, leader_epoch=leader_epoch, isr=isr, assignment=assignment)}
+    return {TP: LeaderAndIsr("t", 0, leader=leader, leader_epoch=leader_epoch, isr=isr, assignment=assignment)}
 
 
 STATES = state((1, 2, 3))
@@ -134,7 +134,7 @@ def test_member_that_joins_as_the_life_before_the_loss_is_excused(life: int, tol
     """A fetch of the former life was under way when the power went."""
     setting = Setting()
 
-    def isr(members: tuple[int, ...], life: int) -> dict[TopicPartition, PartitionState]:
+    def isr(members: tuple[int, ...], life: int) -> dict[TopicPartition, LeaderAndIsr]:
         return {TP: state(members)[TP].with_(unclean_start_epochs=tuple((n, life) for n in members))}
 
     setting.keepers.states_changed(isr((1, 2, 3), 7))

@@ -6,14 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.partition import Role
 from kafkalite.testing.simulation.laggards import Laggards
 from tests.testing.simulation.connected import Connected
 
 TP = TopicPartition("t", 0)
-STATES = {TP: PartitionState("t", 0, leader=1, leader_epoch=3, isr=(1, 2), assignment=PartitionAssignment((1, 2, 3)))}
+STATES = {TP: LeaderAndIsr("t", 0, leader=1, leader_epoch=3, isr=(1, 2), assignment=PartitionAssignment((1, 2, 3)))}
 TOLD = "t-0: 2 of the ISR [1, 2] has not fetched up to 10 from the leader 1 for 4 s"
 
 

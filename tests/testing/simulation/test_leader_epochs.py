@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.replication.partition import Partition
 from kafkalite.testing.simulation.leader_epochs import checked_leader_epochs
 
 TOPIC, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
 
 
-def state(leader_epoch: int, topic_id: uuid.UUID = TOPIC) -> PartitionState:
+def state(leader_epoch: int, topic_id: uuid.UUID = TOPIC) -> LeaderAndIsr:
     assignment = PartitionAssignment((1, 2))
-    return PartitionState(
+    return LeaderAndIsr(
         "t", 0, leader=1, leader_epoch=leader_epoch, isr=(1, 2), assignment=assignment, topic_id=topic_id
     )
 
@@ -31,7 +31,7 @@ def state(leader_epoch: int, topic_id: uuid.UUID = TOPIC) -> PartitionState:
     ],
 )
 @pytest.mark.parametrize("leads", [False, True])
-def test_a_state_that_goes_back(later: PartitionState, is_told: bool, leads: bool) -> None:
+def test_a_state_that_goes_back(later: LeaderAndIsr, is_told: bool, leads: bool) -> None:
     class Log:
         log_end_offset = 0
 

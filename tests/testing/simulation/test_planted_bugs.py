@@ -30,6 +30,6 @@ def test_the_table_has_thirty_bugs_over_all_rooms() -> None:
 
 
 def test_a_bug_whose_text_is_gone_is_refused() -> None:
-    bug = PlantedBug("gone", "log", "log/loader.py", "no such text", "", "nothing", "nothing")
-    with pytest.raises(NotPlantedError, match=r"log/loader\.py has 0 times, not once:\nno such text"):
+    bug = PlantedBug("gone", "log", "log/log_loader.py", "no such text", "", "nothing", "nothing")
+    with pytest.raises(NotPlantedError, match=r"log/log_loader\.py has 0 times, not once:\nno such text"):
         planted_texts(bug)

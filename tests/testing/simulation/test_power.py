@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.testing.simulation.cluster import SimCluster, Status
+from kafkalite.testing.simulation.cluster import BrokerStatus, SimCluster
 from kafkalite.testing.simulation.durability import Durability
 from kafkalite.testing.simulation.loaded_log import checked_logs
 from kafkalite.testing.simulation.world import World
@@ -24,7 +24,7 @@ def one_after_the_other(cluster: SimCluster, workload: Workload) -> None:
         world.run_until(world.now + rng.uniform(0.1, 4.0))
         assert world.run_until(lambda broker=broker: not broker.is_alive, world.now + 15.0)  # type: ignore[misc]
         broker.start()
-        serving = world.run_until(lambda broker=broker: broker.status is Status.SERVING, world.now + 30.0)  # type: ignore[misc]
+        serving = world.run_until(lambda broker=broker: broker.status is BrokerStatus.SERVING, world.now + 30.0)  # type: ignore[misc]
         assert serving, "\n".join(map(str, world.lines))
         world.run_until(world.now + rng.uniform(0.5, 4.0))
     world.run_until(world.now + 5.0)
@@ -61,7 +61,7 @@ def test_killed_members_of_an_isr_keep_what_the_machine_that_lost_power_lacks() 
         for broker in followers:
             broker.start()
         served = world.run_until(
-            lambda: all(broker.status is Status.SERVING for broker in cluster.brokers.values()), world.now + 30.0
+            lambda: all(broker.status is BrokerStatus.SERVING for broker in cluster.brokers.values()), world.now + 30.0
         )
         assert served, "\n".join(map(str, world.lines))
         world.run_until(world.now + 5.0)

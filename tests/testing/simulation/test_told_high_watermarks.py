@@ -7,17 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
-from kafkalite.replication.config import ReplicationConfig
-from kafkalite.replication.fetcher import Fetcher
 from kafkalite.replication.partition import Partition, Role
-from kafkalite.replication.quota import ReplicationQuotaManager
+from kafkalite.replication.replica_fetcher import ReplicaFetcher
+from kafkalite.replication.replication_config import ReplicationConfig
+from kafkalite.replication.replication_quotas import ReplicationQuotaManager
 from kafkalite.testing.simulation.cluster import SimCluster
 from kafkalite.testing.simulation.told_high_watermarks import ToldHighWatermarks
 
 TP = TopicPartition("t", 0)
-STATE = PartitionState("t", 0, leader=1, leader_epoch=3, isr=(1, 2), assignment=PartitionAssignment((1, 2)))
+STATE = LeaderAndIsr("t", 0, leader=1, leader_epoch=3, isr=(1, 2), assignment=PartitionAssignment((1, 2)))
 TOLD = "t-0: the leader 1 has the high watermark 9 and did not tell 2, which has all of the log and 7"
 
 
@@ -50,7 +50,7 @@ def test_a_follower_that_is_not_told(answers: int, seconds: float, change: str |
     oracle = ToldHighWatermarks(cast("SimCluster", SimpleNamespace(world=world, brokers=brokers)), found.append)
     with oracle.counting():
         quota = cast("ReplicationQuotaManager", SimpleNamespace(limited=False))
-        fetcher = Fetcher(ReplicationConfig(2), 1, cast("Any", None), lambda _: None, quota, cast("Any", None))
+        fetcher = ReplicaFetcher(ReplicationConfig(2), 1, cast("Any", None), lambda _: None, quota, cast("Any", None))
         fetcher.add(follower)
         oracle.look({TP: STATE})
         for _ in range(answers):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkalite.cluster.control import ControlledShutdown, ControlRequest, ControlResponse
+from kafkalite.cluster.control import ControlledShutdownRequest, ControlRequest, ControlResponse
 from kafkalite.cluster.model import Endpoint
 from kafkalite.common.errors import ErrorCode, StartupError
 from kafkalite.common.tasks import deferred
@@ -372,14 +372,14 @@ def test_the_control_plane_runs_on_it(net: Net) -> None:
     async def ask(port: int) -> None:
         try:
             outcomes.append(
-                (await client.send(Endpoint("C", "PLAINTEXT", "b", port), ControlledShutdown(1, 2), 3.0)).error
+                (await client.send(Endpoint("C", "PLAINTEXT", "b", port), ControlledShutdownRequest(1, 2), 3.0)).error
             )
         except ConnectionLost as error:
             outcomes.append(str(error))
 
     net.a.life.run(lambda: deferred(ask(port)))
     assert net.world.run_until(lambda: bool(outcomes), 1.0)
-    assert (outcomes, asked) == ([ErrorCode.NONE], [ControlledShutdown(1, 2)])
+    assert (outcomes, asked) == ([ErrorCode.NONE], [ControlledShutdownRequest(1, 2)])
     net.a.life.run(lambda: deferred(ask(port + 1)))
     assert net.world.run_until(lambda: len(outcomes) == 2, 2.0)
     assert "refused" in str(outcomes[1])

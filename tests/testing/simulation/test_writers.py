@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from kafkalite.cluster.model import PartitionAssignment, PartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.testing.simulation.invariants import Kind, ZnodeChange
 from kafkalite.testing.simulation.writers import Writers
 from kafkalite.zk.znodes import topics
@@ -38,7 +38,7 @@ def state(
     starts: tuple[int, ...] = (1, 2, 3),
     kind: Kind = Kind.CHANGED,
 ) -> ZnodeChange:
-    known = PartitionState(
+    known = LeaderAndIsr(
         "t",
         0,
         uuid.UUID(int=7),

@@ -14,8 +14,8 @@ from kafkalite.network.client import ConnectionLost
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import request_class
 from kafkalite.testing.history.events import ENDLESS, Compacted, Deleting
-from kafkalite.testing.simulation.clients.cluster import METADATA_VERSION, Cluster, Patience
-from kafkalite.testing.simulation.clients.coordinator import GROUP, Coordinator
+from kafkalite.testing.simulation.clients.cluster import METADATA_VERSION, ClusterClient, Patience
+from kafkalite.testing.simulation.clients.coordinator_lookup import GROUP, CoordinatorLookup
 from kafkalite.testing.simulation.clients.errors import COORDINATOR_MOVED, RETRIABLE
 from kafkalite.testing.simulation.clients.host import ClientHost
 
@@ -42,7 +42,7 @@ class Admin:
     where ``patience`` is at an end: then it may have been done, or may be yet."""
 
     def __init__(self, host: ClientHost, name: str, limit: float = 15.0, patience: Patience | None = None) -> None:
-        self.cluster = Cluster(host, name, patience)
+        self.cluster = ClusterClient(host, name, patience)
         self.lost = False
         """Whether an attempt of the last call was lost, so that its error may be about what that attempt did."""
         self._host = host
@@ -270,7 +270,7 @@ class Admin:
 
     async def delete_group(self, group: str) -> ErrorCode:
         """Delete a group that has no members."""
-        coordinator = Coordinator(self.cluster, GROUP, group)
+        coordinator = CoordinatorLookup(self.cluster, GROUP, group)
 
         async def attempt() -> list[int]:
             answer = await coordinator.ask(ApiKey.DELETE_GROUPS, 2, groups_names=[group])

@@ -65,7 +65,7 @@ class _Peer:
         self.not_before = 0.0
 
 
-class Cluster:
+class ClusterClient:
     """What one client knows. ``changed`` is called when metadata came or a connection was opened or lost."""
 
     def __init__(self, host: ClientHost, name: str, patience: Patience | None = None) -> None:

@@ -18,21 +18,21 @@ _NO_DATA = _INT32.pack(-1)
 RANGE, STICKY = "range", "cooperative-sticky"
 
 
-class Subscription(NamedTuple):
+class ConsumerProtocolSubscription(NamedTuple):
     """What a member wants to read, and what it owns now (which matters to the cooperative protocol)."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
 
 
-def encode_subscription(subscription: Subscription) -> bytes:
+def encode_subscription(subscription: ConsumerProtocolSubscription) -> bytes:
     """As JoinGroup carries it."""
     topics = b"".join(map(_text, subscription.topics))
     head = _INT16.pack(_VERSION) + _INT32.pack(len(subscription.topics)) + topics
     return head + _NO_DATA + _encode_partitions(subscription.owned)
 
 
-def decode_subscription(data: bytes) -> Subscription:
+def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     """The reverse. Raises ``struct.error`` and ``UnicodeDecodeError`` where it is none."""
     version, count = struct.unpack_from(">hi", data)
     at = 6
@@ -43,7 +43,7 @@ def decode_subscription(data: bytes) -> Subscription:
     size = _INT32.unpack_from(data, at)[0]
     at += 4 + max(size, 0)
     owned = _decode_partitions(data, at) if version >= 1 else ()
-    return Subscription(tuple(topics), owned)
+    return ConsumerProtocolSubscription(tuple(topics), owned)
 
 
 def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
@@ -57,7 +57,9 @@ def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
 
 
 def assign_ranges(
-    members: Mapping[str, Subscription], partitions: Mapping[str, int], instances: Mapping[str, str | None]
+    members: Mapping[str, ConsumerProtocolSubscription],
+    partitions: Mapping[str, int],
+    instances: Mapping[str, str | None],
 ) -> dict[str, list[TopicPartition]]:
     """Topic by topic, ranges of the partitions to the members in the order of their instance ids and member ids."""
     found: dict[str, list[TopicPartition]] = {member: [] for member in members}
@@ -77,7 +79,7 @@ def assign_ranges(
 
 
 def assign_sticky(
-    members: Mapping[str, Subscription], partitions: Mapping[str, int]
+    members: Mapping[str, ConsumerProtocolSubscription], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
     """Even shares of which each member keeps what it owns. What another still owns is left out, for it has to be
     given up first: its owner joins again, and the round after that gives it away (KIP-429)."""

@@ -24,12 +24,12 @@ from kafkalite.protocol.fetch_response import FetchPartitionResponse, FetchRespo
 from kafkalite.record.batch import BatchHeader, CorruptRecordError, check_crc, iter_headers
 from kafkalite.record.records import Record, iter_records
 from kafkalite.testing.history.events import Isolation, Positioned, Reached, Read, RecordId
-from kafkalite.testing.simulation.clients.cluster import NO_LEADER, Cluster
+from kafkalite.testing.simulation.clients.cluster import NO_LEADER, ClusterClient
 from kafkalite.testing.simulation.clients.errors import RETRIABLE
+from kafkalite.testing.simulation.clients.fetch_session_handler import FetchSessionHandler, Wanted
 from kafkalite.testing.simulation.clients.host import Link, Wakeup
 from kafkalite.testing.simulation.clients.positions import Position, Stage
 from kafkalite.testing.simulation.clients.records import identity_of
-from kafkalite.testing.simulation.clients.sessions import FetchSession, Wanted
 
 E = ErrorCode
 EARLIEST, LATEST = -2, -1
@@ -68,7 +68,7 @@ class Fetcher:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         reader: str,
         settings: FetchSettings,
         deliver: Deliver | None = None,
@@ -82,7 +82,7 @@ class Fetcher:
         self._reader = reader
         self._settings = settings
         self._deliver = deliver
-        self._sessions: dict[int, FetchSession] = {}
+        self._sessions: dict[int, FetchSessionHandler] = {}
         self._fetching: dict[int, None] = {}
         self._wakeup = Wakeup(cluster.host.clock)
         self._closed = False
@@ -165,7 +165,7 @@ class Fetcher:
 
     async def _fetch(self, node: int, link: Link, positions: list[Position]) -> None:
         settings = self._settings
-        session = self._sessions.setdefault(node, FetchSession())
+        session = self._sessions.setdefault(node, FetchSessionHandler())
         asked = {position.partition: position for position in positions}
         by_id = settings.version >= TOPIC_IDS
         ids = self._cluster.topic_ids
@@ -213,7 +213,7 @@ class Fetcher:
     def _answered(
         self,
         node: int,
-        session: FetchSession,
+        session: FetchSessionHandler,
         answer: FetchResponse,
         asked: dict[TopicPartition, Position],
         wanted: dict[TopicPartition, Wanted],

@@ -10,11 +10,15 @@ from dataclasses import dataclass, field
 
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
-from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
+from kafkalite.testing.simulation.clients.cluster import ClusterClient, Patience
+from kafkalite.testing.simulation.clients.consumer_coordinator import (
+    ConsumerCoordinator,
+    EvictedError,
+    MembershipSettings,
+)
 from kafkalite.testing.simulation.clients.consumer_protocol import STICKY
 from kafkalite.testing.simulation.clients.fetcher import Fetcher, FetchSettings, Given
 from kafkalite.testing.simulation.clients.host import ClientHost
-from kafkalite.testing.simulation.clients.membership import EvictedError, Membership, MembershipSettings
 from kafkalite.testing.simulation.clients.positions import Position
 
 
@@ -43,9 +47,9 @@ class GroupReader:
     The eager protocol gives everything up before it joins again, the cooperative one only what went to another.
     """
 
-    def __init__(self, cluster: Cluster, name: str, membership: MembershipSettings, fetch: FetchSettings) -> None:
+    def __init__(self, cluster: ClusterClient, name: str, membership: MembershipSettings, fetch: FetchSettings) -> None:
         # Restarts of a static member are one owner.
-        self.membership = Membership(cluster, membership.instance or name, membership)
+        self.membership = ConsumerCoordinator(cluster, membership.instance or name, membership)
         self.fetcher = Fetcher(cluster, name, fetch, self._take)
         self.consumed: dict[TopicPartition, tuple[int, int]] = {}
         """The next offset of each partition of which something was read, with the leader epoch before it."""
@@ -139,7 +143,7 @@ class Member:
         self.evicted = False
         """Whether another process took its instance id."""
         self._host = host
-        self._cluster = Cluster(host, settings.name, settings.patience)
+        self._cluster = ClusterClient(host, settings.name, settings.patience)
         self._reader = GroupReader(self._cluster, settings.name, settings.membership, settings.fetch)
         self._cluster.changed = self._reader.fetcher.kick
         self._committed: dict[TopicPartition, tuple[int, int]] = {}

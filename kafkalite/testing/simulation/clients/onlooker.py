@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.testing.simulation.clients.cluster import Cluster
+from kafkalite.testing.simulation.clients.cluster import ClusterClient
+from kafkalite.testing.simulation.clients.consumer_coordinator import ConsumerCoordinator, MembershipSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
-from kafkalite.testing.simulation.clients.membership import Membership, MembershipSettings
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Onlooker:
     def __init__(self, host: ClientHost, settings: OnlookerSettings) -> None:
         self.settings = settings
         self._host = host
-        self._cluster = Cluster(host, settings.name)
-        self._groups = [Membership(self._cluster, settings.name, group) for group in settings.groups]
+        self._cluster = ClusterClient(host, settings.name)
+        self._groups = [ConsumerCoordinator(self._cluster, settings.name, group) for group in settings.groups]
         self._stopping = False
 
     def stop(self) -> None:

@@ -14,7 +14,7 @@ from kafkalite.network.client import ConnectionLost
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.record.records import Record
 from kafkalite.testing.history.events import ProducerKind, RecordId, Started
-from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
+from kafkalite.testing.simulation.clients.cluster import ClusterClient, Patience
 from kafkalite.testing.simulation.clients.errors import RETRIABLE
 from kafkalite.testing.simulation.clients.host import ClientHost
 from kafkalite.testing.simulation.clients.records import record_by_chance
@@ -54,7 +54,7 @@ class Producer:
             raise ValueError("an idempotent producer needs acks=all")
         self.settings = settings
         self._host = host
-        self._cluster = Cluster(host, settings.name, settings.patience)
+        self._cluster = ClusterClient(host, settings.name, settings.patience)
         self._sequences = Sequences(transactional=False) if settings.idempotent else None
         self._sender = Sender(self._cluster, settings.sender, self._sequences)
         self._cluster.changed = self._sender.kick

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
-from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
+from kafkalite.testing.simulation.clients.cluster import ClusterClient, Patience
 from kafkalite.testing.simulation.clients.fetcher import Fetcher, FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
 
@@ -33,7 +33,7 @@ class Reader:
     def __init__(self, host: ClientHost, settings: ReaderSettings) -> None:
         self.settings = settings
         self._host = host
-        self._cluster = Cluster(host, settings.name, settings.patience)
+        self._cluster = ClusterClient(host, settings.name, settings.patience)
         self._fetcher = Fetcher(self._cluster, settings.name, settings.fetch)
         self._cluster.changed = self._fetcher.kick
         self._stopping = False

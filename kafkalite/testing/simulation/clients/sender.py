@@ -18,10 +18,10 @@ from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.produce import ProducePartitionResponse, ProduceRequest, decode_produce_response, encode_produce
 from kafkalite.record.records import Record, encode_batch
 from kafkalite.testing.history.events import Acked, Failed, RecordId, Sent, Unknown
-from kafkalite.testing.simulation.clients.cluster import Cluster
+from kafkalite.testing.simulation.clients.cluster import ClusterClient
 from kafkalite.testing.simulation.clients.errors import NOT_WRITTEN, RETRIABLE
 from kafkalite.testing.simulation.clients.host import Link, Wakeup
-from kafkalite.testing.simulation.clients.sequences import NO_PRODUCER_ID, NONE, Batch, Sequences
+from kafkalite.testing.simulation.clients.sequences import NO_PRODUCER_ID, NONE, ProducerBatch, Sequences
 
 E = ErrorCode
 _EXPECTED = frozenset(
@@ -62,7 +62,7 @@ class Sender:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         settings: SenderSettings,
         sequences: Sequences | None = None,
         transactional_id: str | None = None,
@@ -78,9 +78,9 @@ class Sender:
         """Whether a partition may be written to now: a transaction has to take it in first."""
         self.acknowledged = 0
         """Records acknowledged so far."""
-        self._queues: dict[TopicPartition, deque[Batch]] = {}
+        self._queues: dict[TopicPartition, deque[ProducerBatch]] = {}
         self._on_wire: dict[int, int] = {}
-        self._expecting: dict[Batch, None] = {}
+        self._expecting: dict[ProducerBatch, None] = {}
         self._muted: dict[TopicPartition, None] = {}
         self._wakeup = Wakeup(cluster.host.clock)
         self._flushing = False
@@ -97,7 +97,7 @@ class Sender:
         queue = self._queues.setdefault(partition, deque())
         batch = queue[-1] if queue else None
         if batch is None or batch.attempts or len(batch.records) >= self._settings.batch_records or batch.done:
-            batch = Batch(partition, self._host.clock.monotonic(), transaction)
+            batch = ProducerBatch(partition, self._host.clock.monotonic(), transaction)
             queue.append(batch)
         batch.records.append((identity, record))
 
@@ -159,7 +159,7 @@ class Sender:
             if sequences.producer == NO_PRODUCER_ID:
                 return 1.0
         wait = 1.0
-        requests: dict[int, list[Batch]] = {}
+        requests: dict[int, list[ProducerBatch]] = {}
         links: dict[int, Link] = {}
         for partition, queue in self._queues.items():
             if not queue or not self.allowed(partition) or partition in self._muted:
@@ -187,7 +187,7 @@ class Sender:
             self._post(node, links[node], batches)
         return wait
 
-    def _is_full(self, batch: Batch) -> bool:
+    def _is_full(self, batch: ProducerBatch) -> bool:
         return len(batch.records) >= self._settings.batch_records
 
     def _expire(self, now: float) -> None:
@@ -202,7 +202,7 @@ class Sender:
 
     # One request
 
-    def _post(self, node: int, link: Link, batches: list[Batch]) -> None:
+    def _post(self, node: int, link: Link, batches: list[ProducerBatch]) -> None:
         settings = self._settings
         batches.sort(key=lambda batch: batch.partition)
         for batch in batches:
@@ -230,7 +230,7 @@ class Sender:
         answer = link.send(int(ApiKey.PRODUCE), settings.version, body, settings.request_timeout)
         spawn(self._receive(node, link, answer, batches), f"a produce of {self._cluster.name}")
 
-    def _encode(self, batch: Batch) -> memoryview:
+    def _encode(self, batch: ProducerBatch) -> memoryview:
         codec = self._settings.codec
         return memoryview(
             bytearray(
@@ -246,7 +246,9 @@ class Sender:
             )
         )
 
-    async def _receive(self, node: int, link: Link, answer: Awaitable[memoryview], batches: list[Batch]) -> None:
+    async def _receive(
+        self, node: int, link: Link, answer: Awaitable[memoryview], batches: list[ProducerBatch]
+    ) -> None:
         found: dict[TopicPartition, ProducePartitionResponse] | None = None
         try:
             body = await answer
@@ -279,7 +281,7 @@ class Sender:
 
     # Outcomes
 
-    def _answered(self, batch: Batch, node: int, answer: ProducePartitionResponse) -> None:
+    def _answered(self, batch: ProducerBatch, node: int, answer: ProducePartitionResponse) -> None:
         code = ErrorCode(answer.error)
         if code is E.NONE or (code is E.DUPLICATE_SEQUENCE_NUMBER and self._sequences is not None):
             self._acknowledged(batch, node, answer.base_offset if code is E.NONE else -1)
@@ -292,7 +294,7 @@ class Sender:
         self._cluster.request_update()
         self._failed(batch, code, answer)
 
-    def _acknowledged(self, batch: Batch, node: int, base_offset: int) -> None:
+    def _acknowledged(self, batch: ProducerBatch, node: int, base_offset: int) -> None:
         count = len(batch.records)
         if self._sequences is not None:
             self._sequences.acknowledged(batch, base_offset + count - 1 if base_offset >= 0 else -1)
@@ -306,7 +308,7 @@ class Sender:
             offset = base_offset + index if base_offset >= 0 else -1
             self._host.note(Acked(identity, str(batch.partition), offset, broker))
 
-    def _failed(self, batch: Batch, code: ErrorCode, answer: ProducePartitionResponse | None) -> None:
+    def _failed(self, batch: ProducerBatch, code: ErrorCode, answer: ProducePartitionResponse | None) -> None:
         """An attempt failed: the batch is sent again, or given up."""
         now = self._host.clock.monotonic()
         retry: bool | None = None
@@ -330,19 +332,19 @@ class Sender:
                 place += 1
         queue.insert(place, batch)
 
-    def _give_up(self, batch: Batch, code: ErrorCode | None, why: str) -> None:
+    def _give_up(self, batch: ProducerBatch, code: ErrorCode | None, why: str) -> None:
         refused = code in NOT_WRITTEN and not batch.maybe_written
         if self._sequences is not None:
             self._sequences.failed(batch, code, adjust=refused)
         self._note_given_up(batch, why, refused=refused or batch.attempts == 0)
         self._on_failure(code or E.REQUEST_TIMED_OUT)
 
-    def _note_given_up(self, batch: Batch, why: str, *, refused: bool) -> None:
+    def _note_given_up(self, batch: ProducerBatch, why: str, *, refused: bool) -> None:
         self._settle(batch)
         for identity, _ in batch.records:
             self._host.note(Failed(identity, why) if refused else Unknown(identity, why))
 
-    def _settle(self, batch: Batch) -> None:
+    def _settle(self, batch: ProducerBatch) -> None:
         batch.done = True
         self._expecting.pop(batch, None)
         self.settled.wake()

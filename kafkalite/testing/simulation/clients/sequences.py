@@ -28,7 +28,7 @@ NO_PRODUCER_ID = ProducerId(NONE, NONE)
 
 
 @dataclass(eq=False, slots=True)
-class Batch:
+class ProducerBatch:
     """Records on their way to one partition."""
 
     partition: TopicPartition
@@ -60,7 +60,7 @@ class _Entry:
     next_sequence: int = 0
     last_acked: int = NONE
     last_acked_offset: int = NONE
-    in_flight: list[Batch] = field(default_factory=list)
+    in_flight: list[ProducerBatch] = field(default_factory=list)
     """Batches with a sequence that are not done, retried ones too; ascending."""
     unresolved: int = NONE
     """The sequence that would come next if a batch that was given up after it was sent had been written; -1: none."""
@@ -94,7 +94,7 @@ class Sequences:
 
     # Sending
 
-    def may_send(self, batch: Batch) -> bool:
+    def may_send(self, batch: ProducerBatch) -> bool:
         """Whether ``batch``, the first that waits for its partition, may be sent now."""
         entry = self._entry(batch.partition)
         if batch.partition in self._to_rewrite:
@@ -106,7 +106,7 @@ class Sequences:
             return False
         return entry.producer == self.producer or not entry.in_flight
 
-    def assign(self, batch: Batch) -> None:
+    def assign(self, batch: ProducerBatch) -> None:
         """Give ``batch`` its sequence, if it has none."""
         if batch.sequence != NONE:
             return
@@ -119,7 +119,7 @@ class Sequences:
 
     # Outcomes
 
-    def acknowledged(self, batch: Batch, offset: int) -> None:
+    def acknowledged(self, batch: ProducerBatch, offset: int) -> None:
         """``batch`` was written; ``offset`` is that of its last record, -1 if it is not known."""
         entry = self._entry(batch.partition)
         _remove(entry, batch)
@@ -127,7 +127,7 @@ class Sequences:
             entry.last_acked = max(entry.last_acked, batch.next_sequence - 1)
         entry.last_acked_offset = max(entry.last_acked_offset, offset)
 
-    def may_retry(self, batch: Batch, code: ErrorCode, log_start_offset: int) -> bool | None:
+    def may_retry(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int) -> bool | None:
         """Whether to send ``batch`` again after UNKNOWN_PRODUCER_ID or OUT_OF_ORDER_SEQUENCE_NUMBER; ``None``: the
         error alone decides. May ask for a new epoch."""
         entry = self._entry(batch.partition)
@@ -153,7 +153,7 @@ class Sequences:
                 return True
         return None
 
-    def failed(self, batch: Batch, code: ErrorCode | None, *, adjust: bool) -> None:
+    def failed(self, batch: ProducerBatch, code: ErrorCode | None, *, adjust: bool) -> None:
         """``batch`` was given up; ``code`` is ``None`` where its time was over. ``adjust``: it was not written for
         sure, so that its sequences are free again."""
         entry = self._entry(batch.partition)
@@ -168,7 +168,7 @@ class Sequences:
         elif not adjust:
             entry.unresolved = max(entry.unresolved, batch.next_sequence)
 
-    def require_bump(self, batch: Batch) -> None:
+    def require_bump(self, batch: ProducerBatch) -> None:
         """The sequences of this partition have a gap: they begin anew in a new epoch."""
         if batch.producer == self._entry(batch.partition).producer:
             self._to_rewrite[batch.partition] = None
@@ -188,7 +188,7 @@ class Sequences:
                 self._to_rewrite[partition] = None
         return True
 
-    def bump(self) -> list[Batch]:
+    def bump(self) -> list[ProducerBatch]:
         """The next epoch, once none of the partitions that wait for it has a batch on the wire.
 
         The batches in flight there are given the first sequences of it. Those that may have been written are returned
@@ -198,7 +198,7 @@ class Sequences:
             batch.on_wire for partition in self._to_rewrite for batch in self._entries[partition].in_flight
         ):
             return []
-        given_up: list[Batch] = []
+        given_up: list[ProducerBatch] = []
         self.producer = ProducerId(self.producer.id, self.producer.epoch + 1)
         for partition in self._to_rewrite:
             entry = self._entries[partition]
@@ -221,6 +221,6 @@ class Sequences:
         return sequence - entry.last_acked == 1
 
 
-def _remove(entry: _Entry, batch: Batch) -> None:
+def _remove(entry: _Entry, batch: ProducerBatch) -> None:
     if batch in entry.in_flight:
         entry.in_flight.remove(batch)

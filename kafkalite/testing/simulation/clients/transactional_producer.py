@@ -25,29 +25,29 @@ from kafkalite.testing.history.events import (
     RecordId,
     Started,
 )
-from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
+from kafkalite.testing.simulation.clients.cluster import ClusterClient, Patience
 from kafkalite.testing.simulation.clients.errors import FENCED
 from kafkalite.testing.simulation.clients.host import ClientHost
 from kafkalite.testing.simulation.clients.records import record_by_chance
 from kafkalite.testing.simulation.clients.sender import Sender, SenderSettings
 from kafkalite.testing.simulation.clients.sequences import Sequences
-from kafkalite.testing.simulation.clients.transactions import (
+from kafkalite.testing.simulation.clients.transaction_manager import (
     AbortableError,
-    FencedError,
     GroupMembership,
+    ProducerFencedError,
     StoppedError,
-    Transactions,
+    TransactionManager,
 )
 
 
 class TransactionalSession:
     """One instance of a transactional producer: its epoch, its transaction, and what it notes of both.
 
-    Everything raises as :class:`Transactions` does.
+    Everything raises as :class:`TransactionManager` does.
     """
 
     def __init__(
-        self, cluster: Cluster, name: str, transactional_id: str, timeout_ms: int, settings: SenderSettings
+        self, cluster: ClusterClient, name: str, transactional_id: str, timeout_ms: int, settings: SenderSettings
     ) -> None:
         self.name = name
         self.sender = Sender(
@@ -57,7 +57,7 @@ class TransactionalSession:
         self._cluster = cluster
         self._host = cluster.host
         self._sequences = sequences
-        self._transactions = Transactions(cluster, transactional_id, timeout_ms)
+        self._transactions = TransactionManager(cluster, transactional_id, timeout_ms)
         self._transaction = 0
         self._number = 0
         self._partitions: dict[TopicPartition, None] = {}
@@ -118,7 +118,7 @@ class TransactionalSession:
             self._host.note(OffsetCommitting(group, str(partition), offset))
         try:
             await self._transactions.end(commit=True)
-        except FencedError as error:
+        except ProducerFencedError as error:
             if error.args[0]:
                 self._host.note(Aborted(self.name, self._transaction))
             raise
@@ -152,7 +152,7 @@ class TransactionalSession:
             # Killed in the middle of a flush: a commit now would leave out what was not sent.
             raise StoppedError
         if self._hurt_by in FENCED and self._hurt_by is not ErrorCode.INVALID_PRODUCER_EPOCH:
-            raise FencedError(False)
+            raise ProducerFencedError(False)
         if self._hurt_by is not None:
             raise AbortableError(self._hurt_by.name)
 
@@ -202,7 +202,7 @@ class TransactionalProducer:
         self.fenced = 0
         """Instances that were fenced."""
         self._host = host
-        self._cluster = Cluster(host, settings.name, settings.patience)
+        self._cluster = ClusterClient(host, settings.name, settings.patience)
         self._session: TransactionalSession | None = None
         self._done = 0
         self._stopping = False
@@ -235,7 +235,7 @@ class TransactionalProducer:
         self._cluster.close()
 
     async def _live(self, life: int) -> None:
-        """One instance. Raises :class:`FencedError` and :class:`StoppedError`."""
+        """One instance. Raises :class:`ProducerFencedError` and :class:`StoppedError`."""
         settings = self.settings
         session = TransactionalSession(
             self._cluster, f"{settings.name}.{life}", settings.transactional_id, settings.timeout_ms, settings.sender
@@ -289,7 +289,7 @@ async def survives(life: Awaitable[None]) -> bool:
     """Await one instance's life; whether it ended because it was fenced, so that another may follow."""
     try:
         await life
-    except FencedError:
+    except ProducerFencedError:
         return True
     except (AbortableError, StoppedError):
         pass

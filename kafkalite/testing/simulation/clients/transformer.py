@@ -11,15 +11,15 @@ from dataclasses import replace as changed
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.history.events import Derived, Isolation, ProducerKind, Started
-from kafkalite.testing.simulation.clients.cluster import Cluster, Patience
+from kafkalite.testing.simulation.clients.cluster import ClusterClient, Patience
+from kafkalite.testing.simulation.clients.consumer_coordinator import EvictedError, MembershipSettings
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings, Given
 from kafkalite.testing.simulation.clients.host import ClientHost
 from kafkalite.testing.simulation.clients.member import GroupReader
-from kafkalite.testing.simulation.clients.membership import EvictedError, MembershipSettings
 from kafkalite.testing.simulation.clients.records import record_of
 from kafkalite.testing.simulation.clients.sender import SenderSettings
+from kafkalite.testing.simulation.clients.transaction_manager import AbortableError, GroupMembership
 from kafkalite.testing.simulation.clients.transactional_producer import TransactionalSession, survives
-from kafkalite.testing.simulation.clients.transactions import AbortableError, GroupMembership
 
 _ENOUGH = 200
 """Records that were read and wait, at which no more are fetched."""
@@ -57,7 +57,7 @@ class _Process:
         self.name = f"{settings.name}.{life}"
         self._host = host
         self._settings = settings
-        self._cluster = Cluster(host, self.name, settings.patience)
+        self._cluster = ClusterClient(host, self.name, settings.patience)
         self.session = TransactionalSession(
             self._cluster, self.name, settings.transactional_id, settings.timeout_ms, settings.sender
         )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from kafkalite.admin.dynamic import DynamicConfig
+from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.admin.producer_ids import ProducerIdManager
 from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.services import BrokerServices
@@ -26,7 +26,7 @@ from kafkalite.record.batch import iter_headers
 from kafkalite.record.records import iter_records
 from kafkalite.testing.history.breaches import Breach
 from kafkalite.testing.history.checker import check
-from kafkalite.testing.history.events import Entry, Event, Replica
+from kafkalite.testing.history.events import Event, LogEntry, Replica
 from kafkalite.testing.simulation.clients.host import ClientHost, Link
 from kafkalite.testing.simulation.clients.records import identity_of
 from kafkalite.zk.stores.paths import ensure_paths
@@ -265,18 +265,18 @@ class Brokers(SimCluster):
         return [event for event in self.events if isinstance(event, kind)]
 
 
-def entries_of(broker: SimBroker, tp: TopicPartition) -> tuple[Entry, ...]:
+def entries_of(broker: SimBroker, tp: TopicPartition) -> tuple[LogEntry, ...]:
     """What a replica holds."""
     log = broker.logs.logs[tp]
     found = log.read(log.log_start_offset, 1 << 30, log.log_end_offset, True)
     if found.records is None:
         return ()
     view = memoryview(found.records.read())
-    entries: list[Entry] = []
+    entries: list[LogEntry] = []
     for place, header in iter_headers(view):
         for record in iter_records(view, header, place):
             identity = None if header.is_control else identity_of(record)
-            entries.append(Entry(record.offset, header.leader_epoch, identity, header.crc))
+            entries.append(LogEntry(record.offset, header.leader_epoch, identity, header.crc))
     return tuple(entries)
 
 

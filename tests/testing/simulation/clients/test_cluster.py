@@ -11,7 +11,7 @@ import pytest
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
-from kafkalite.testing.simulation.clients.cluster import NO_LEADER, Cluster, Leader
+from kafkalite.testing.simulation.clients.cluster import NO_LEADER, ClusterClient, Leader
 from kafkalite.testing.simulation.clients.host import Link
 from tests.testing.simulation.clients.brokers import Brokers, Call, Wire
 
@@ -26,8 +26,8 @@ def brokers(tmp_path: Path) -> Iterator[Brokers]:
     found.finish()
 
 
-def cluster_of(brokers: Brokers) -> Cluster:
-    cluster = Cluster(brokers.host, "c")
+def cluster_of(brokers: Brokers) -> ClusterClient:
+    cluster = ClusterClient(brokers.host, "c")
     cluster.want(("t",))
     brokers.run(1)
     return cluster
@@ -83,7 +83,7 @@ def test_a_hint_is_believed_where_it_is_newer(brokers: Brokers) -> None:
 
 
 def test_a_topic_that_is_not_there(brokers: Brokers) -> None:
-    cluster = Cluster(brokers.host, "c")
+    cluster = ClusterClient(brokers.host, "c")
     known: list[bool] = []
 
     class Waiter:
@@ -111,7 +111,7 @@ def test_a_broker_that_cannot_be_reached_is_tried_at_growing_intervals(brokers: 
             tries.append(brokers.clock.monotonic())
         return brokers.host.connect(host, port, client_id)
 
-    cluster = Cluster(replace(brokers.host, connect=counted), "c")
+    cluster = ClusterClient(replace(brokers.host, connect=counted), "c")
     cluster.want(("t",))
     brokers.run(1)
     brokers.brokers[3].dead = True

@@ -10,10 +10,11 @@ import pytest
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.testing.history.events import OffsetCommitted, OffsetFetched, OffsetUnknown, Owned, Positioned, Read
+from kafkalite.testing.simulation.clients.consumer_coordinator import MembershipSettings
 from kafkalite.testing.simulation.clients.consumer_protocol import (
     RANGE,
     STICKY,
-    Subscription,
+    ConsumerProtocolSubscription,
     assign_ranges,
     assign_sticky,
     decode_assignment,
@@ -22,7 +23,6 @@ from kafkalite.testing.simulation.clients.consumer_protocol import (
     encode_subscription,
 )
 from kafkalite.testing.simulation.clients.member import Member, MemberSettings
-from kafkalite.testing.simulation.clients.membership import MembershipSettings
 from kafkalite.testing.simulation.clients.onlooker import Onlooker, OnlookerSettings
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from tests.testing.simulation.clients.brokers import Brokers, Fault, lose_answer, lose_request, once, swallow
@@ -210,7 +210,9 @@ def test_a_request_that_is_lost_does_no_harm(brokers: Brokers, key: ApiKey, faul
 
 
 def test_subscriptions_and_assignments_come_back_as_they_were() -> None:
-    subscription = Subscription(("a", "bé"), (TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("bé", 0)))
+    subscription = ConsumerProtocolSubscription(
+        ("a", "bé"), (TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("bé", 0))
+    )
     assert decode_subscription(encode_subscription(subscription)) == subscription
     assert decode_assignment(encode_assignment(subscription.owned)) == subscription.owned
     assert decode_assignment(b"") == ()
@@ -227,7 +229,7 @@ def test_subscriptions_and_assignments_come_back_as_they_were() -> None:
 def test_ranges(
     members: tuple[str, ...], instances: dict[str, str | None], expected: dict[str, list[TopicPartition]]
 ) -> None:
-    found = assign_ranges({member: Subscription((TOPIC,)) for member in members}, {TOPIC: 4}, instances)
+    found = assign_ranges({member: ConsumerProtocolSubscription((TOPIC,)) for member in members}, {TOPIC: 4}, instances)
     assert found == expected
 
 
@@ -243,5 +245,5 @@ def test_ranges(
     ],
 )
 def test_sticky(owned: dict[str, tuple[TopicPartition, ...]], expected: dict[str, list[TopicPartition]]) -> None:
-    subscriptions = {member: Subscription((TOPIC,), partitions) for member, partitions in owned.items()}
+    subscriptions = {member: ConsumerProtocolSubscription((TOPIC,), partitions) for member, partitions in owned.items()}
     assert assign_sticky(subscriptions, {TOPIC: 4}) == expected

@@ -8,7 +8,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.record.records import Record
 from kafkalite.testing.history.events import RecordId
-from kafkalite.testing.simulation.clients.sequences import Batch, ProducerId, Sequences
+from kafkalite.testing.simulation.clients.sequences import ProducerBatch, ProducerId, Sequences
 
 E = ErrorCode
 TP = TopicPartition("t", 0)
@@ -22,9 +22,9 @@ def sequences(transactional: bool = False) -> Sequences:
     return found
 
 
-def sent(found: Sequences, *sizes: int) -> list[Batch]:
+def sent(found: Sequences, *sizes: int) -> list[ProducerBatch]:
     """Batches of these sizes, in flight."""
-    batches = [Batch(TP, 0.0, records=[RECORD] * size) for size in sizes]
+    batches = [ProducerBatch(TP, 0.0, records=[RECORD] * size) for size in sizes]
     for batch in batches:
         assert found.may_send(batch)
         found.assign(batch)
@@ -32,7 +32,7 @@ def sent(found: Sequences, *sizes: int) -> list[Batch]:
     return batches
 
 
-def numbers(batches: list[Batch]) -> list[tuple[int, int]]:
+def numbers(batches: list[ProducerBatch]) -> list[tuple[int, int]]:
     return [(batch.producer.epoch, batch.sequence) for batch in batches]
 
 
@@ -58,7 +58,7 @@ def test_after_one_that_was_given_up_nothing_new_is_sent_until_that_is_resolved(
     first, second = sent(found, 3, 2)
     first.maybe_written = True
     found.failed(first, None, adjust=False)
-    new = Batch(TP, 0.0, records=[RECORD])
+    new = ProducerBatch(TP, 0.0, records=[RECORD])
     assert not found.may_send(new)
     assert found.may_send(second)
     # It had been written, for the one that followed was taken.
@@ -111,11 +111,11 @@ def test_one_that_may_have_been_written_is_given_up_rather_than_numbered_anew() 
 def test_other_partitions_take_the_new_epoch_when_nothing_is_in_flight_there() -> None:
     found = sequences()
     (batch,) = sent(found, 3)
-    other = Batch(TopicPartition("t", 1), 0.0, records=[RECORD])
+    other = ProducerBatch(TopicPartition("t", 1), 0.0, records=[RECORD])
     found.assign(other)
     found.failed(batch, E.INVALID_RECORD, adjust=True)
     found.bump()
-    new = Batch(other.partition, 0.0, records=[RECORD])
+    new = ProducerBatch(other.partition, 0.0, records=[RECORD])
     assert not found.may_send(new)
     found.acknowledged(other, 0)
     assert found.may_send(new)

@@ -11,8 +11,8 @@ import pytest
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.testing.history.events import Derived, Isolation, OffsetCommitted, Positioned, Read
+from kafkalite.testing.simulation.clients.consumer_coordinator import MembershipSettings
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
-from kafkalite.testing.simulation.clients.membership import MembershipSettings
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
 from kafkalite.testing.simulation.clients.transformer import Transformer, TransformerSettings

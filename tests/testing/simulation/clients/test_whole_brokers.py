@@ -14,11 +14,11 @@ from kafkalite.testing.history import events
 from kafkalite.testing.history.checker import check
 from kafkalite.testing.simulation.clients.admin import BROKER, TOPIC, Admin
 from kafkalite.testing.simulation.clients.administrator import Administrator, AdministratorSettings
+from kafkalite.testing.simulation.clients.consumer_coordinator import MembershipSettings
 from kafkalite.testing.simulation.clients.consumer_protocol import STICKY
 from kafkalite.testing.simulation.clients.fetcher import FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
 from kafkalite.testing.simulation.clients.member import Member, MemberSettings
-from kafkalite.testing.simulation.clients.membership import MembershipSettings
 from kafkalite.testing.simulation.clients.producer import Producer, ProducerSettings
 from kafkalite.testing.simulation.clients.reader import Reader, ReaderSettings
 from kafkalite.testing.simulation.clients.sender import SenderSettings

@@ -1,0 +1,136 @@
+"""The office: the parts of one term put together, and which of them takes which event.
+
+Answers to: ``KafkaController.{onControllerFailover,initializeControllerContext,process}``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from kafkalite.common.types import TopicPartition
+from kafkalite.controller import events
+from kafkalite.controller.active_controller import ActiveController
+from kafkalite.controller.broker_events import BrokerEvents
+from kafkalite.controller.events import Event
+from kafkalite.controller.partition_reassignments import PartitionReassignments
+from kafkalite.controller.partition_state_machine import PartitionStateMachine
+from kafkalite.controller.replica_leader_elections import ReplicaLeaderElections
+from kafkalite.controller.state_writer import StateWriter
+from kafkalite.controller.topic_deletion import TopicDeletion
+from kafkalite.controller.topic_events import TopicEvents
+from kafkalite.zk.zk_client import Delete
+from kafkalite.zk.znodes.notifications import ISR_CHANGES, LOG_DIR_EVENTS
+
+log = logging.getLogger(__name__)
+
+
+class ControllerEventProcessor:
+    """Everything that acts in one term."""
+
+    def __init__(self, active: ActiveController) -> None:
+        self.active = active
+        writer = StateWriter(active)
+        machine = PartitionStateMachine(active, writer)
+        self._writer = writer
+        self._machine = machine
+        self.deletion = TopicDeletion(active)
+        self.topics = TopicEvents(active, machine, writer)
+        self.brokers = BrokerEvents(active, machine, self.deletion)
+        self.reassignments = PartitionReassignments(active, machine, writer, self.topics, self.deletion)
+        self.leadership = ReplicaLeaderElections(active, machine)
+        self._handlers: dict[type, Callable[[Any], Awaitable[object]]] = {
+            events.BrokerChange: lambda _: self.brokers.brokers_changed(),
+            events.TopicChange: lambda _: self._topics_changed(),
+            events.PartitionModifications: lambda event: self.topics.partitions_modified(event.topic),
+            events.TopicDeletionRequested: lambda _: self.deletion.requested(),
+            events.ResumeDeletions: lambda _: self.deletion.resume(),
+            events.StopReplicaAnswered: self.deletion.answered,
+            events.IsrChange: lambda _: self._isr_changed(),
+            events.LogDirEvent: lambda _: self.brokers.log_dirs_failed(),
+            events.LeaderAndIsrAnswered: self.brokers.leader_and_isr_answered,
+            events.PartitionReassignment: lambda _: self.reassignments.from_znode(),
+            events.ReassignmentProgress: self._reassignment_progress,
+            events.PreferredReplicaElection: lambda _: self.leadership.from_znode(),
+            events.AutoRebalance: lambda _: self.leadership.rebalance(),
+            events.UncleanElectionAllowed: lambda _: machine.elect_unled("unclean elections are allowed"),
+        }
+
+    async def handle(self, event: Event) -> object:
+        """Take one event to its end. What was committed is sent even where the rest of the event failed."""
+        try:
+            if isinstance(event, events.Call):
+                return await event.run(self)
+            return await self._handlers[type(event)](event)
+        finally:
+            if not self.active.over:
+                self.active.flush()
+
+    async def take_over(self, shutting_down: Mapping[int, int]) -> None:
+        """Read everything, after the claim and in its session; elect where leaders are gone; tell everybody.
+
+        ``shutting_down`` is what this controller knew of brokers that are about to stop before it reads everything
+        anew: such a broker does not ask twice, so it must get no leadership back.
+        """
+        active = self.active
+        stores, context = active.stores, active.context
+        context.shutting_down.update(shutting_down)
+        notifications = stores.notifications
+        stale_isr, _ = await notifications.isr_changes(active.watch(events.IsrChange()))
+        stale_dirs, _ = await notifications.log_dir_events(active.watch(events.LogDirEvent()))
+        # What they announce is read below in any case.
+        await active.commit_all([Delete(f"{ISR_CHANGES}/{name}") for name in stale_isr])
+        await active.commit_all([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in stale_dirs])
+        context.brokers.update(await stores.brokers.live(active.watch(events.BrokerChange())))
+        for broker_id, epoch in shutting_down.items():
+            if context.broker_epoch(broker_id) != epoch:
+                del context.shutting_down[broker_id]
+        names = await stores.topics.names(active.watch(events.TopicChange()))
+        found = await stores.topics.assignments(names, active.on_topic)
+        wishes = await stores.admin.delete_topics(active.watch(events.TopicDeletionRequested()))
+        for name, (assignment, version) in found.items():
+            context.put_topic(name, assignment, version)
+        for name in wishes if active.config.delete_topic else ():
+            if name in found:
+                self.deletion.enqueue(name)
+        await self.topics.add_topic_ids(found)
+        states = await stores.topics.states({name: topic.value() for name, topic in context.topics.items()})
+        active.check()
+        for state in states.values():
+            context.set_state(state)
+        for broker in context.brokers.values():
+            active.sender.add_broker(broker)
+        log.info(
+            "controller epoch %d: brokers %s, %d topics, %d partitions, %d to be deleted",
+            active.epoch,
+            sorted(context.brokers),
+            len(context.topics),
+            len(states),
+            len(context.deleting),
+        )
+        active.batch.everything(context.brokers)
+        partitions = sorted(tp for tp in context.all_partitions() if not context.is_deleting(tp))
+        reason = "a new controller"
+        await self._machine.settle([tp for tp in partitions if tp in context.states], reason)
+        await self._machine.create([tp for tp in partitions if tp not in context.states], reason)
+        active.flush()
+        # The rest is not urgent, and each has requests of its own.
+        active.put(events.TopicDeletionRequested())
+        active.put(events.ReassignmentProgress())
+        active.put(events.PreferredReplicaElection())
+
+    async def _topics_changed(self) -> None:
+        await self.topics.topics_changed()
+        if self.deletion.early:
+            # A wish to delete came before the topic that it is for was known.
+            await self.deletion.requested()
+
+    async def _isr_changed(self) -> None:
+        await self.reassignments.progress(await self.topics.isr_changed())
+
+    async def _reassignment_progress(self, event: events.ReassignmentProgress) -> None:
+        if event.topic:
+            await self.reassignments.progress([TopicPartition(event.topic, event.partition)])
+        else:
+            await self.reassignments.resume()

@@ -1,0 +1,287 @@
+"""Replicas that move: KIP-455 reassignments, asked for by API or by znode.
+
+Answers to: ``KafkaController.{onPartitionReassignment,processZkPartitionReassignment,
+processApiPartitionReassignment,updateCurrentReassignment}``. Reactor shell.
+
+Steps: (1) the assignment with its adding and removing replicas is written, (2) the leader epoch is raised and every
+replica, old and new, is told; (3) once the whole target is in the ISR, the leader is elected in the target and the
+others leave the ISR, in one write; (4) the removed replicas are told to delete their logs; (5) the final assignment is
+written. After a crash the assignment says that the reassignment is under way, and it goes on with step 2 or 3.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from kafkalite.cluster.model import PartitionAssignment
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.controller import elections
+from kafkalite.controller.active_controller import ActiveController
+from kafkalite.controller.controller_context import ControllerContext
+from kafkalite.controller.elections import Refused
+from kafkalite.controller.events import PartitionReassignment
+from kafkalite.controller.partition_state_machine import PartitionStateMachine
+from kafkalite.controller.replica_states import ReplicaState
+from kafkalite.controller.state_writer import StateWriter
+from kafkalite.controller.topic_deletion import REASSIGNED, TopicDeletion
+from kafkalite.controller.topic_events import TopicEvents
+from kafkalite.zk.zk_client import Delete, Op, SetData
+from kafkalite.zk.znodes.admin import REASSIGN_PARTITIONS, encode_reassignment
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+
+log = logging.getLogger(__name__)
+_OK = (ErrorCode.NONE, "")
+_NOT_IN_PROGRESS = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
+_GOING = (
+    ReplicaState.OFFLINE,
+    ReplicaState.DELETION_STARTED,
+    ReplicaState.DELETION_SUCCESSFUL,
+    ReplicaState.NON_EXISTENT,
+)
+Answer = tuple[ErrorCode, str]
+
+
+def reassign_to(current: PartitionAssignment, target: Sequence[int]) -> PartitionAssignment:
+    """``current`` on its way to ``target``: the target first, then those who have to leave."""
+    origin = current.origin
+    replicas = tuple(dict.fromkeys((*target, *origin)))
+    return PartitionAssignment(
+        replicas,
+        tuple(replica for replica in replicas if replica not in origin),
+        tuple(replica for replica in replicas if replica not in target),
+    )
+
+
+def invalid_target(context: ControllerContext, current: PartitionAssignment, target: Sequence[int]) -> str:
+    """Why ``target`` cannot be, empty where it can."""
+    if not target:
+        return "Empty replica list specified in partition reassignment."
+    if len(set(target)) < len(target):
+        return f"Duplicate replica ids in partition reassignment replica list: {list(target)}"
+    if any(replica < 0 for replica in target):
+        return f"Invalid broker id in replica list: {list(target)}"
+    offline = [r for r in target if r not in current.replicas and r not in context.brokers]
+    if offline:
+        alive = sorted(context.brokers)
+        return f"Replica assignment has brokers that are not alive. Replica list: {offline}, live broker list: {alive}"
+    return ""
+
+
+class PartitionReassignments:
+    """Begins, watches, completes and cancels reassignments, many partitions in one step."""
+
+    def __init__(
+        self,
+        active: ActiveController,
+        machine: PartitionStateMachine,
+        writer: StateWriter,
+        topics: TopicEvents,
+        deletion: TopicDeletion,
+    ) -> None:
+        self._active = active
+        self._machine = machine
+        self._writer = writer
+        self._topics = topics
+        self._deletion = deletion
+
+    async def alter(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> dict[TopicPartition, Answer]:
+        """Begin or change (a target) or cancel (``None``)."""
+        context = self._active.context
+        answers: dict[TopicPartition, Answer] = {}
+        plans: dict[TopicPartition, PartitionAssignment] = {}
+        for topic_partition, target in wanted.items():
+            current = context.assignment(topic_partition)
+            if target is None and (current is None or not current.is_being_reassigned):
+                answers[topic_partition] = _NOT_IN_PROGRESS
+            elif current is None or topic_partition not in context.states:
+                answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+            elif context.is_deleting(topic_partition):
+                answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is being deleted."
+            else:
+                new = current.origin if target is None else tuple(target)
+                wrong = invalid_target(context, current, new) if target is not None else ""
+                if wrong:
+                    answers[topic_partition] = ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong
+                else:
+                    plans[topic_partition] = reassign_to(current, new)
+        answers.update(await self._begin(plans))
+        await self.update_znode()
+        return answers
+
+    async def from_znode(self) -> None:
+        """Obey ``/admin/reassign_partitions``."""
+        active = self._active
+        try:
+            wanted = await active.stores.admin.reassign_partitions(active.watch(PartitionReassignment()))
+        except MalformedZnodeError as error:
+            log.warning("%s; it is removed", error)
+            await active.commit_all([Delete(REASSIGN_PARTITIONS)])
+            return
+        active.check()
+        context = active.context
+        if not wanted:
+            return
+        new = {}
+        for topic_partition, target in wanted.items():
+            current = context.assignment(topic_partition)
+            if current is None or not (current.is_being_reassigned and current.target == target):
+                new[topic_partition] = target
+        for topic_partition, (code, message) in (await self.alter(new)).items():
+            if code is not ErrorCode.NONE:
+                log.warning(
+                    "reassignment of %s to %s: %s %s", topic_partition, new[topic_partition], code.name, message
+                )
+
+    async def resume(self) -> None:
+        """Take up again what a former controller began; then look at the znode."""
+        context = self._active.context
+        under_way = sorted(tp for tp in context.reassigning if tp in context.states)
+        if under_way:
+            log.info("reassignments under way: %s", ", ".join(map(str, under_way)))
+        self._deletion.block({tp.topic for tp in under_way}, REASSIGNED)
+        await self._step(under_way)
+        await self.from_znode()
+
+    async def progress(self, partitions: Iterable[TopicPartition]) -> None:
+        """The states of these may have changed: complete those that can be."""
+        reassigning = self._active.context.reassigning
+        watched = [tp for tp in partitions if tp in reassigning]
+        if watched:
+            await self._complete_where_possible(watched)
+
+    async def _begin(self, plans: Mapping[TopicPartition, PartitionAssignment]) -> dict[TopicPartition, Answer]:
+        active = self._active
+        context = active.context
+        answers: dict[TopicPartition, Answer] = dict.fromkeys(plans, _OK)
+        unneeded: dict[TopicPartition, list[int]] = {}
+        changes: dict[str, dict[int, PartitionAssignment]] = {}
+        await self._writer.refresh(plans)
+        for topic_partition, new in plans.items():
+            current = context.assignment(topic_partition)
+            state = context.states.get(topic_partition)
+            if current is None or state is None:
+                answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist."
+                continue
+            if not elections.surviving_isr(state, new, context):
+                answers[topic_partition] = (
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"No replica in the ISR {list(state.isr)} is among the replicas {list(new.replicas)}.",
+                )
+                continue
+            unneeded[topic_partition] = [r for r in current.replicas if r not in new.replicas]
+            if current != new:
+                changes.setdefault(topic_partition.topic, {})[topic_partition.partition] = new
+                log.info("%s: reassignment from %s to %s", topic_partition, list(current.replicas), list(new.target))
+        gone = await self._topics.write_assignments(changes)
+        for topic_partition in [tp for tp in unneeded if tp.topic in gone]:
+            answers[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic is gone."
+            del unneeded[topic_partition]
+        await self._step(list(unneeded))
+        for topic_partition, replicas in unneeded.items():
+            self._stop(topic_partition, replicas)
+        return answers
+
+    async def _step(self, partitions: Collection[TopicPartition]) -> None:
+        """Complete what can be completed; tell the replicas of the others under a new leader epoch."""
+        active = self._active
+        open_ = await self._complete_where_possible(partitions)
+        for topic_partition in open_:
+            active.context.settle_replicas(topic_partition)
+        await self._machine.change(open_, elections.reassign(active.context, active.epoch), "reassignment")
+
+    async def _complete_where_possible(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Returns the partitions that have to wait for their target to be in sync."""
+        context = self._active.context
+        await self._writer.refresh(partitions, self._active.on_state)
+        ready: list[TopicPartition] = []
+        waiting: list[TopicPartition] = []
+        for topic_partition in partitions:
+            state = context.states.get(topic_partition)
+            if state is None:
+                continue
+            target = set(state.assignment.target)
+            done = not state.assignment.is_being_reassigned or target <= set(state.isr)
+            (ready if done else waiting).append(topic_partition)
+        return waiting + await self._complete(ready) if ready else waiting
+
+    async def _complete(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Steps 3 to 5; returns those for which no leader could be found in the target."""
+        active = self._active
+        context = active.context
+        before: dict[TopicPartition, PartitionAssignment] = {}
+        for topic_partition in partitions:
+            current = context.assignment(topic_partition)
+            assert current is not None
+            before[topic_partition] = current
+            self._set(topic_partition, PartitionAssignment(current.target))
+        outcome = await self._machine.change(
+            partitions, elections.elect_for_reassignment(context, active.epoch), "reassignment completed"
+        )
+        refused: dict[TopicPartition, Refused] = outcome.refused
+        changes: dict[str, dict[int, PartitionAssignment]] = {}
+        for topic_partition, old in before.items():
+            if topic_partition in refused:
+                log.warning("%s: reassignment waits: %s", topic_partition, refused[topic_partition].why)
+                self._set(topic_partition, old)
+                continue
+            self._stop(topic_partition, old.removing)
+            context.settle_replicas(topic_partition)
+            if old.is_being_reassigned:
+                changes.setdefault(topic_partition.topic, {})[topic_partition.partition] = PartitionAssignment(
+                    old.target
+                )
+                log.info("%s: reassignment to %s completed", topic_partition, list(old.target))
+        # The logs of removed replicas are deleted before the assignment is written: were it the other way round, a
+        # crash in between would leave them behind for ever.
+        active.flush()
+        await self._topics.write_assignments(changes)
+        await self.update_znode()
+        self._deletion.unblock(
+            name
+            for name in dict.fromkeys(tp.topic for tp in before)
+            if not any(tp.topic == name for tp in context.reassigning)
+        )
+        return list(refused)
+
+    def _set(self, topic_partition: TopicPartition, assignment: PartitionAssignment) -> None:
+        context = self._active.context
+        topic = context.topics[topic_partition.topic]
+        value = topic.value()
+        context.put_topic(
+            topic.name,
+            type(value)(value.topic_id, {topic_partition.partition: assignment}),
+            topic.version,
+        )
+
+    def _stop(self, topic_partition: TopicPartition, replicas: Iterable[int]) -> None:
+        """Tell removed replicas to delete their logs; their answer is not waited for."""
+        context = self._active.context
+        state = context.states.get(topic_partition)
+        for broker_id in replicas:
+            if context.replica_phase(topic_partition, broker_id) is not ReplicaState.NON_EXISTENT:
+                for phase in _GOING:
+                    context.move_replica(topic_partition, broker_id, phase)
+            epoch = -1 if state is None else state.leader_epoch
+            self._active.batch.stop(broker_id, topic_partition, epoch, delete=True)
+
+    async def update_znode(self) -> None:
+        """Take out of ``/admin/reassign_partitions`` what is done, refused, or overridden."""
+        active = self._active
+        try:
+            wanted = await active.stores.admin.reassign_partitions()
+        except MalformedZnodeError:
+            return
+        if not wanted:
+            return
+        context = active.context
+        left = {}
+        for topic_partition, target in wanted.items():
+            current = context.assignment(topic_partition)
+            if current is not None and topic_partition in context.reassigning and current.target == target:
+                left[topic_partition] = target
+        if left != wanted:
+            data = encode_reassignment(left)
+            write: Op = SetData(REASSIGN_PARTITIONS, data) if left else Delete(REASSIGN_PARTITIONS)
+            await active.commit_all([write])

@@ -1,0 +1,218 @@
+"""Which groups this broker coordinates: claims, loading, and letting go.
+
+Answers to: ``kafka.coordinator.group.GroupMetadataManager`` (``ownedPartitions``, ``loadingPartitions``) and
+``GroupCoordinator.{onElection,onResignation}``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import Future, deferred, gather
+from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
+from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
+from kafkalite.coordinator.group.persistence import load
+from kafkalite.coordinator.placement import preferred
+from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
+from kafkalite.zk.stores.groups import GroupStore
+from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError, SessionState, ZkError
+from kafkalite.zk.znodes.consumers import group_path
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class GroupMetadataManager:
+    """The groups by name. ``on_claimed(name)`` is called after each claim, before anything is read under it;
+    ``on_gone(name)`` when a group is let go. ``session_timeout``: ZooKeeper's, in seconds."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        claims: ClaimStore,
+        store: GroupStore,
+        metadata: MetadataCache,
+        clock: Clock,
+        limits: GroupLimits,
+        session_timeout: float,
+    ) -> None:
+        self.hosted: dict[str, CoordinatedGroup] = {}
+        self.on_claimed: Callable[[str], None] = lambda _: None
+        self.on_gone: Callable[[str], None] = lambda _: None
+        self._broker_id = broker_id
+        self._claims = claims
+        self._store = store
+        self._metadata = metadata
+        self._clock = clock
+        self._limits = limits
+        self._session_timeout = session_timeout
+        self._busy: dict[str, list[Future[None]]] = {}
+        self._term = 0
+        self._silence: Timer | None = None
+        self._cut_off = False
+        self._stopped = False
+
+    async def find(self, group: str) -> int | None:
+        """The broker that has the claim; where nobody has it, the live one that should. Raises ``ZkError``."""
+        if group in self.hosted:
+            # Whether or not ZooKeeper can be reached at the moment.
+            return self._broker_id
+        holder = await self._claims.holder(group_path(group))
+        if holder is not None:
+            return holder
+        # A broker that stops names who comes next, though it may be registered still.
+        return preferred(
+            group, (each for each in self._metadata.brokers if not self._stopped or each != self._broker_id)
+        )
+
+    async def obtain(self, group: str, *, create: bool) -> CoordinatedGroup | None:
+        """The group, claimed and loaded if need be; requests that come meanwhile wait.
+
+        ``None``: nothing is known of it, and it was not to be created. Raises :class:`ApiError`: NOT_COORDINATOR, also
+        where this broker stops or is cut off from ZooKeeper for good; COORDINATOR_LOAD_IN_PROGRESS while it may come
+        back in time.
+        """
+        while True:
+            hosted = self.hosted.get(group)
+            if hosted is not None:
+                return hosted
+            waiting = self._busy.get(group)
+            if waiting is None:
+                return await self._alone(group, self._take_over(group, create))
+            turn: Future[None] = Future()
+            waiting.append(turn)
+            await turn
+
+    async def delete(self, hosted: CoordinatedGroup, remove: Callable[[Claim], Awaitable[None]]) -> None:
+        """End a group: ``remove`` deletes what is kept of it, its claim too. Nobody claims it meanwhile.
+
+        Raises :class:`ApiError` (NOT_COORDINATOR) where it is not coordinated here any more.
+        """
+        if self.hosted.get(hosted.core.name) is not hosted:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        self._let_go(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        await self._alone(hosted.core.name, remove(hosted.claim))
+
+    async def release(self, hosted: CoordinatedGroup) -> None:
+        """Give a group up that another broker may well coordinate; nothing happens where that was done already."""
+        if self.hosted.get(hosted.core.name) is not hosted:
+            return
+        self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+        await self._alone(hosted.core.name, self._release(hosted.claim))
+
+    async def stop(self) -> None:
+        """Give every group up, for good."""
+        self._stopped = True
+        if self._silence is not None:
+            self._silence.cancel()
+        await gather([self.release(hosted) for hosted in list(self.hosted.values())])
+
+    def on_session(self, state: SessionState) -> None:
+        """SUSPENDED: what is in memory is answered from there, and no write succeeds; but not for ever.
+
+        A broker that has not heard of ZooKeeper for a session timeout must assume that its claims are others' by now,
+        though nobody can tell it so: its members would go on with it, and others would be given their partitions.
+        """
+        if self._silence is not None:
+            self._silence.cancel()
+            self._silence = None
+        if state is SessionState.SUSPENDED:
+            self._silence = self._clock.call_later(self._session_timeout, self._give_up)
+            return
+        self._cut_off = False
+        if state is SessionState.EXPIRED:
+            self._term += 1
+            self._let_go_of_all()
+
+    # Inside
+
+    def _alone(self, group: str, work: Awaitable[T]) -> Awaitable[T]:
+        """Do ``work`` while nothing else claims, loads or removes ``group``.
+
+        The request that asked for it goes on first, then those that came meanwhile: the commits of one member are
+        written in the order in which it sent them.
+        """
+        assert group not in self._busy
+        self._busy[group] = []
+        outcome: Future[T] = Future()
+
+        def done(result: Any) -> None:
+            turns = self._busy.pop(group)
+            outcome.callback(result)
+            for turn in turns:
+                turn.callback(None)
+
+        deferred(work).addBoth(done)
+        return outcome
+
+    async def _take_over(self, group: str, create: bool) -> CoordinatedGroup | None:
+        self._check_not_stopping()
+        term = self._term
+        try:
+            if await self.find(group) != self._broker_id:
+                raise ApiError(ErrorCode.NOT_COORDINATOR)
+            if not create and not await self._store.exists(group):
+                return None
+            claim = await self._claims.claim(group_path(group), self._broker_id)
+            if claim is None:
+                raise ApiError(ErrorCode.NOT_COORDINATOR)
+            self.on_claimed(group)
+            # After the claim and in its session: what an earlier coordinator wrote last is seen.
+            generation, members = await self._store.load(group)
+        except (ConnectionLostError, SessionExpiredError, ClaimLostError) as error:
+            code = ErrorCode.NOT_COORDINATOR if self._cut_off else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            raise ApiError(code, str(error)) from None
+        if term != self._term:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        try:
+            self._check_not_stopping()
+        except ApiError:
+            await self._release(claim)
+            raise
+        core = GroupMetadata(group, self._limits)
+        load(core, generation, members, self._clock.monotonic())
+        hosted = CoordinatedGroup(core, claim, self._store, self._clock, self._lost)
+        self.hosted[group] = hosted
+        log.info(
+            "group %s: coordinated here from epoch %d on, at generation %d with %d members",
+            group, claim.epoch, generation.number, len(members),
+        )  # fmt: skip
+        return hosted
+
+    def _check_not_stopping(self) -> None:
+        if self._stopped:
+            # The one error after which every client of every API looks for another coordinator: consumers take
+            # COORDINATOR_NOT_AVAILABLE in an OffsetFetch for the end of the world.
+            raise ApiError(ErrorCode.NOT_COORDINATOR, "This broker is stopping")
+
+    def _give_up(self) -> None:
+        self._silence = None
+        self._cut_off = True
+        if self.hosted:
+            log.warning("without ZooKeeper for %.1f s: %d groups are let go", self._session_timeout, len(self.hosted))
+        self._let_go_of_all()
+
+    def _let_go_of_all(self) -> None:
+        for hosted in list(self.hosted.values()):
+            self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+
+    def _lost(self, hosted: CoordinatedGroup) -> None:
+        self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+
+    def _let_go(self, hosted: CoordinatedGroup, error: ErrorCode) -> None:
+        if self.hosted.get(hosted.core.name) is hosted:
+            del self.hosted[hosted.core.name]
+            self.on_gone(hosted.core.name)
+        hosted.close(error)
+
+    async def _release(self, claim: Claim) -> None:
+        try:
+            await self._claims.release(claim)
+        except ZkError as error:
+            # It ends with the session.
+            log.info("%s was not given up: %s", claim.base, error)

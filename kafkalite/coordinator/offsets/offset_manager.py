@@ -1,0 +1,191 @@
+"""The offsets of every group, as any broker may ask for them and as coordinators write them.
+
+Answers to: ``kafka.coordinator.group.GroupMetadataManager`` as far as offsets go. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.config import Config
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.committed_offset_reader import CommittedOffsetReader
+from kafkalite.coordinator.offsets.offset_removal import ANY_VERSION, OffsetRemoval, past_retention
+from kafkalite.coordinator.offsets.offset_writer import OffsetWriter
+from kafkalite.coordinator.offsets.staged_offsets_reader import StagedOffsetsReader
+from kafkalite.coordinator.offsets.transactional_offsets import TransactionalOffsets
+from kafkalite.coordinator.offsets.values import NO_TIMESTAMP, OffsetAndMetadata, TxnProducer
+from kafkalite.zk.stores.claims import Claim
+from kafkalite.zk.stores.offsets import OffsetStore
+from kafkalite.zk.stores.transactions import TransactionStore
+from kafkalite.zk.stores.watched_reads import WatchedReads
+from kafkalite.zk.zk_client import ZkClient
+from kafkalite.zk.znodes.consumers import group_path
+
+_MOST_METADATA = 150_000
+"""Characters that fit one znode however they are escaped, whatever ``offset.metadata.max.bytes`` allows."""
+
+
+class OffsetManager:
+    """Reads and writes ``/consumers/<group>/{offsets,commits,staged}``.
+
+    ``topic_exists`` says whether a partition is one of the cluster's, as far as this broker knows. ``config``:
+    ``offset.metadata.max.bytes`` and ``offsets.retention.minutes``.
+    """
+
+    def __init__(
+        self,
+        client: ZkClient,
+        clock: Clock,
+        config: Config,
+        topic_exists: Callable[[TopicPartition], bool],
+        transactions: TransactionStore,
+    ) -> None:
+        self._clock = clock
+        self._config = config
+        self._topic_exists = topic_exists
+        self._store = OffsetStore(client)
+        self._reads = WatchedReads(client, clock)
+        self._transactions = transactions
+        self._staged = StagedOffsetsReader(self._store, self._reads, transactions)
+        self._reader = CommittedOffsetReader(self._store, self._reads, self._staged)
+        self._writer = OffsetWriter(client)
+        self._staging = TransactionalOffsets(self._store, transactions)
+        self._removal = OffsetRemoval(client)
+
+    async def fetch(
+        self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
+    ) -> dict[TopicPartition, OffsetAndMetadata | ErrorCode]:
+        """What ``group`` has committed of ``partitions`` (``None``: of all); where it has nothing, there is no key.
+
+        Any broker may ask. ``require_stable``: UNSTABLE_OFFSET_COMMIT where a transaction has staged an offset and
+        is undecided. Raises ``ConnectionLostError`` and ``SessionExpiredError``.
+        """
+        if not self._reads.has(group_path(group)) and not await self._store.exists(group):
+            # any broker may be asked for any name, and a watch on what never comes to be stays for ever
+            return {}
+        if partitions is not None:
+            # neither are there watches for topics that do not exist
+            unknown = {tp.topic for tp in partitions if not self._topic_exists(tp)}
+            # … but this broker may only be behind, and who is told of no offset begins at either end of the log
+            exists = {topic for topic in unknown if await self._transactions.topic_exists(topic)}
+            partitions = [tp for tp in partitions if tp.topic not in unknown or tp.topic in exists]
+        return await self._reader.fetch(group, partitions, require_stable)
+
+    async def commit(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], claim: Claim | None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Write; answered once durable. Without a ``claim``: the plain numbers alone, unfenced, by any broker.
+
+        Raises ``ClaimLostError``, also where the claim's session is over.
+        """
+        outcome = self.refused(offsets)
+        now = self._clock.time_ms()
+        accepted = {
+            tp: value if value.commit_timestamp_ms != NO_TIMESTAMP else replace(value, commit_timestamp_ms=now)
+            for tp, value in offsets.items()
+            if tp not in outcome
+        }
+        outcome.update(await self._writer.write(group, accepted, claim))
+        return outcome
+
+    def refused(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, ErrorCode]:
+        """Those of ``offsets`` that may not be committed, with the reason: an unknown partition, too much metadata."""
+        refused: dict[TopicPartition, ErrorCode] = {}
+        longest = self._config["offset.metadata.max.bytes"]
+        for tp, value in offsets.items():
+            if not self._topic_exists(tp):
+                refused[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif len(value.metadata) > longest:
+                refused[tp] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            elif len(value.metadata) > _MOST_METADATA:
+                refused[tp] = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
+        return refused
+
+    async def delete(
+        self, group: str, partitions: Sequence[TopicPartition], claim: Claim
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Remove; what does not exist counts as removed. Raises ``ClaimLostError``."""
+        removed = await self._removal.remove(group, dict.fromkeys(partitions, ANY_VERSION), claim)
+        return {tp: error or ErrorCode.NONE for tp, error in removed.items()}
+
+    async def stage(
+        self, group: str, claim: Claim, producer: TxnProducer, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> ErrorCode:
+        """Keep ``offsets`` until the producer's transaction is decided; durable when this returns NONE.
+
+        INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING or INVALID_PRODUCER_EPOCH where the transaction is not
+        ongoing with this producer. Raises ``ClaimLostError``.
+        """
+        for error in self.refused(offsets).values():
+            return error
+        now = self._clock.time_ms()
+        staged = {tp: replace(value, commit_timestamp_ms=now) for tp, value in offsets.items()}
+        return await self._staging.stage(group, claim, producer, staged)
+
+    async def apply_staged(self, group: str, producer: TxnProducer, txn_claim: Claim, decision_mzxid: int) -> None:
+        """Copy what ``producer`` staged to the group's offsets and remove it. May be called again.
+
+        An offset written after the decision (``decision_mzxid``) stays. Raises ``ClaimLostError`` and ``ZkError``.
+        """
+        await self._staging.apply(group, producer, txn_claim, decision_mzxid)
+
+    async def discard_staged(self, group: str, producer: TxnProducer, txn_claim: Claim) -> None:
+        """Remove what ``producer`` staged. May be called again. Raises ``ClaimLostError`` and ``ZkError``."""
+        await self._staging.discard(group, producer, txn_claim)
+
+    async def groups(self) -> list[str]:
+        """All groups that have a place in ZooKeeper, old-style ones too."""
+        return await self._store.groups()
+
+    async def has_any(self, group: str) -> bool:
+        """Whether ``group`` has an offset, or one is staged that may become one. Raises ``ZkError``."""
+        # Past the cache, as in expire().
+        if await self._store.has_any(group):
+            return True
+        staged = await self._staged.view(group)
+        return bool(staged.decided or staged.undecided)
+
+    async def delete_group(self, group: str, claim: Claim, *, with_offsets: bool = True) -> None:
+        """Remove all of ``group``, the claim itself last; without ``with_offsets`` only if it has none.
+
+        Raises ``ClaimLostError`` and ``ZkError`` (``NotEmptyError``: it was not removed).
+        """
+        await self._removal.remove_group(group, claim, with_offsets=with_offsets)
+        self.forget(group)
+
+    async def expire(
+        self,
+        group: str,
+        claim: Claim,
+        is_subscribed: Callable[[str], bool],
+        now_ms: int,
+        empty_since_ms: int | None = None,
+    ) -> list[TopicPartition]:
+        """Remove what is past ``offsets.retention.minutes``; returns what went.
+
+        Topics that ``is_subscribed`` are kept. ``empty_since_ms``: when a group with members lost the last of them,
+        which is when its retention begins. Raises ``ClaimLostError``.
+        """
+        staged = await self._staged.view(group)
+        busy = staged.undecided | staged.decided.keys()
+        # Past the cache: who looks at every offset now and then is not to drive out of it what is asked for.
+        known = {
+            tp: found
+            for tp, found in (await self._store.offsets(group)).items()
+            if tp not in busy and not is_subscribed(tp.topic)
+        }
+        retention_ms = self._config["offsets.retention.minutes"] * 60_000
+        gone = past_retention(known, now_ms, retention_ms, empty_since_ms)
+        if not gone:
+            return []
+        removed = await self._removal.remove(group, {tp: known[tp].version for tp in gone}, claim)
+        return [tp for tp in gone if removed[tp] is ErrorCode.NONE]
+
+    def forget(self, group: str) -> None:
+        """Drop what is cached of ``group``."""
+        self._reads.forget(group_path(group))
+        self._writer.layout.forget(group)

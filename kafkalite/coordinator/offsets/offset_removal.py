@@ -1,0 +1,148 @@
+"""What goes: offsets by order, offsets past their retention, whole groups.
+
+Answers to: ``GroupMetadataManager.cleanupGroupMetadata`` and ``GroupMetadata.removeExpiredOffsets``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import gather
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.values import NO_TIMESTAMP
+from kafkalite.zk.stores.claims import Claim, claim_lost
+from kafkalite.zk.stores.fenced_write import OpResult, commit_groups
+from kafkalite.zk.stores.offsets import StoredOffset
+from kafkalite.zk.stores.paths import children
+from kafkalite.zk.zk_client import (
+    BadVersionError,
+    ConnectionLostError,
+    Delete,
+    NoNodeError,
+    NotEmptyError,
+    Op,
+    SessionExpiredError,
+    ZkClient,
+    ZkError,
+)
+from kafkalite.zk.znodes import claims, consumers, offsets
+
+ANY_VERSION = -1
+_TRIES = 5
+
+
+def past_retention(
+    stored: Mapping[TopicPartition, StoredOffset], now_ms: int, retention_ms: int, empty_since_ms: int | None
+) -> list[TopicPartition]:
+    """Which of ``stored`` may go: those past the time that their committer asked for, or else past the retention,
+    which begins with the commit, and not before the group lost its last member.
+
+    A plain number is as old as its znode's last write.
+    """
+    gone = []
+    for tp, found in stored.items():
+        value = found.value
+        if value.expire_timestamp_ms != NO_TIMESTAMP:
+            expired = now_ms >= value.expire_timestamp_ms
+        else:
+            since = found.mtime_ms if value.commit_timestamp_ms == NO_TIMESTAMP else value.commit_timestamp_ms
+            expired = now_ms - max(since, empty_since_ms or 0) >= retention_ms
+        if expired:
+            gone.append(tp)
+    return gone
+
+
+class OffsetRemoval:
+    """Removes offsets and groups, under the claims of their coordinators."""
+
+    def __init__(self, client: ZkClient) -> None:
+        self._client = client
+
+    async def remove(
+        self, group: str, versions: Mapping[TopicPartition, int], claim: Claim
+    ) -> dict[TopicPartition, ErrorCode | None]:
+        """Remove offsets, each while its number has the version given; ``None`` for those that were written since.
+
+        Raises ``ClaimLostError``.
+        """
+        wanted = list(versions)
+        paths = [path for tp in wanted for path in (consumers.offset_path(group, tp), offsets.commit_path(group, tp))]
+        try:
+            stats = await gather(self._client.exists(path) for path in paths)
+            doomed: list[list[Op]] = []
+            for index, tp in enumerate(wanted):
+                ops: list[Op] = []
+                if stats[2 * index] is not None:
+                    ops.append(Delete(paths[2 * index], versions[tp]))
+                if stats[2 * index + 1] is not None:
+                    ops.append(Delete(paths[2 * index + 1]))
+                doomed.append(ops)
+            results = await commit_groups(self._client, claim.fence(), doomed, claim_lost(claim))
+            await self._remove_empty({path.rpartition("/")[0] for path in paths}, claim)
+        except SessionExpiredError:
+            raise claim_lost(claim) from None
+        except ConnectionLostError:
+            return dict.fromkeys(wanted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return {tp: _outcome(result) for tp, result in zip(wanted, results, strict=True)}
+
+    async def remove_group(self, group: str, claim: Claim, *, with_offsets: bool = True) -> None:
+        """Remove all of ``group``, last the claim and the epoch with it.
+
+        Raises ``NotEmptyError`` where an old-style member came meanwhile, or (unless ``with_offsets``) where an offset
+        was committed or staged; then nothing is lost.
+        """
+        base = consumers.group_path(group)
+        old = [*await self._containers(f"{base}/owners"), f"{base}/ids"]
+        await self._delete(old, claim)
+        last: list[Op] = [Delete(claims.epoch_path(base)), Delete(claims.coordinator_path(base)), Delete(base)]
+        keep = {claims.epoch_path(base), claims.coordinator_path(base)}
+        for attempt in range(_TRIES):
+            below = [path for path in await self._below(base) if path not in keep]
+            if not with_offsets and any(_is_offset(path.removeprefix(base)) for path in below):
+                raise NotEmptyError(base)
+            await self._delete(below, claim)
+            [result] = await commit_groups(self._client, claim.fence(), [last], claim_lost(claim))
+            if not isinstance(result, ZkError):
+                return
+            if not isinstance(result, NotEmptyError) or attempt == _TRIES - 1:
+                raise result
+
+    async def _containers(self, path: str) -> list[str]:
+        """``path`` and its children, children first."""
+        return [*(f"{path}/{name}" for name in await children(self._client, path)), path]
+
+    async def _below(self, path: str) -> list[str]:
+        """Everything below ``path``, children first."""
+        names = await children(self._client, path)
+        below = await gather(self._below(f"{path}/{name}") for name in names)
+        return [each for name, found in zip(names, below, strict=True) for each in (*found, f"{path}/{name}")]
+
+    async def _delete(self, paths: Sequence[str], claim: Claim) -> None:
+        results = await commit_groups(
+            self._client, claim.fence(), [[Delete(path)] for path in paths], claim_lost(claim)
+        )
+        for result in results:
+            if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
+                raise result
+
+    async def _remove_empty(self, containers: Iterable[str], claim: Claim) -> None:
+        """Those of ``containers`` that have become empty; who writes there next creates them again."""
+        listed = sorted(containers)
+        stats = await gather(self._client.exists(path) for path in listed)
+        names = await gather(children(self._client, path) for path in listed)
+        empty = [path for path, stat, found in zip(listed, stats, names, strict=True) if stat is not None and not found]
+        await commit_groups(self._client, claim.fence(), [[Delete(path)] for path in empty], claim_lost(claim))
+
+
+def _is_offset(below: str) -> bool:
+    """Whether the path, as it goes on below its group, is that of an offset or of staged ones, and no container."""
+    return below.count("/") == {"offsets": 3, "staged": 2}.get(below.split("/")[1])
+
+
+def _outcome(result: list[OpResult] | ZkError) -> ErrorCode | None:
+    if isinstance(result, BadVersionError):
+        return None
+    if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+    return ErrorCode.NONE

@@ -1,0 +1,185 @@
+"""Commits on their way into ZooKeeper: coalesced, in few transactions, several under way at once.
+
+Answers to: ``GroupMetadataManager.storeOffsets``, whose batching Kafka's log does for it. Reactor shell.
+
+Of each partition one write is under way at most; what comes meanwhile waits behind it, and only the latest of what
+waits is written: its commit covers the earlier ones, which are answered with it. So an offset never goes backward,
+however writes fail and are tried again, and the rate of a partition adapts to what ZooKeeper can take.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from itertools import islice
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import Future, spawn
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata
+from kafkalite.zk.stores.claims import Claim, ClaimLostError, claim_lost
+from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, WriteFence, write_fenced
+from kafkalite.zk.stores.offset_layout import OffsetLayout, OffsetWrite
+from kafkalite.zk.zk_client import (
+    ConnectionLostError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    ZkClient,
+    ZkError,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_UNDER_WAY = 8
+"""How many batches may be under way; while they are, commits gather for the next ones."""
+
+MAX_BATCH = 80
+"""Partitions in a batch: two operations each, and the checks of up to 40 groups, are one transaction."""
+
+_TRIES = 5
+
+_Key = tuple[str, TopicPartition, bool]
+_Outcome = ErrorCode | ClaimLostError
+
+
+class _Commit:
+    """One call of :meth:`OffsetWriter.write`: answered when each of its partitions is."""
+
+    __slots__ = ("_left", "_lost", "_outcome", "future")
+
+    def __init__(self, count: int) -> None:
+        self.future: Future[dict[TopicPartition, ErrorCode]] = Future()
+        self._left = count
+        self._lost: ClaimLostError | None = None
+        self._outcome: dict[TopicPartition, ErrorCode] = {}
+
+    def done(self, tp: TopicPartition, outcome: _Outcome) -> None:
+        if isinstance(outcome, ClaimLostError):
+            self._lost = outcome
+        else:
+            self._outcome[tp] = outcome
+        self._left -= 1
+        if self._left == 0:
+            if self._lost is not None:
+                self.future.errback(self._lost)
+            else:
+                self.future.callback(self._outcome)
+
+
+class _Pending:
+    """The latest commit of one partition that was not written yet, and all that it answers."""
+
+    __slots__ = ("claim", "commits", "key", "write")
+
+    def __init__(self, key: _Key, write: OffsetWrite, claim: Claim | None, commit: _Commit) -> None:
+        self.key = key
+        self.write = write
+        self.claim = claim
+        self.commits = [commit]
+
+    def overtaken_by(self, later: _Pending) -> None:
+        self.write, self.claim = later.write, later.claim
+        self.commits += later.commits
+
+    def done(self, outcome: _Outcome) -> None:
+        for commit in self.commits:
+            commit.done(self.write.tp, outcome)
+
+
+class OffsetWriter:
+    """Writes commits of all groups of this broker."""
+
+    def __init__(self, client: ZkClient) -> None:
+        self.layout = OffsetLayout(client)
+        self._client = client
+        self._ready: dict[_Key, _Pending] = {}
+        self._under_way: dict[_Key, _Pending | None] = {}
+        """Partitions with a write under way, and what waits behind it."""
+        self._batches = 0
+
+    async def write(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], claim: Claim | None
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Write ``offsets``; an error for each. Without a ``claim`` the plain numbers, unfenced.
+
+        COORDINATOR_NOT_AVAILABLE where the outcome is unknown, or others were in the way. Raises ``ClaimLostError``,
+        also where the session of the claim is over.
+        """
+        if not offsets:
+            return {}
+        commit = _Commit(len(offsets))
+        fence = WriteFence(None, self._client.session) if claim is None else claim.fence()
+        for tp, value in offsets.items():
+            key = (group, tp, claim is None)
+            self._put(_Pending(key, OffsetWrite(fence, group, tp, value, claim is None), claim, commit))
+        self._flush()
+        return await commit.future
+
+    def _put(self, pending: _Pending) -> None:
+        key = pending.key
+        if key in self._under_way:
+            behind = self._under_way[key]
+            if behind is None:
+                self._under_way[key] = pending
+            else:
+                behind.overtaken_by(pending)
+        elif key in self._ready:
+            self._ready[key].overtaken_by(pending)
+        else:
+            self._ready[key] = pending
+
+    def _flush(self) -> None:
+        while self._ready and self._batches < MAX_UNDER_WAY:
+            batch = [self._ready.pop(key) for key in list(islice(self._ready, MAX_BATCH))]
+            self._under_way.update((pending.key, None) for pending in batch)
+            self._batches += 1
+            spawn(self._write(batch), "writing offsets")
+
+    async def _write(self, batch: list[_Pending]) -> None:
+        outcomes: dict[_Key, _Outcome] = {}
+        left = batch
+        try:
+            for _ in range(_TRIES):
+                if left:
+                    left = await self._attempt(left, outcomes)
+            # Who creates and removes what these need was faster each time; they may well succeed later.
+            outcomes.update((pending.key, ErrorCode.COORDINATOR_NOT_AVAILABLE) for pending in left)
+        except ZkError as error:
+            outcomes.update((pending.key, _outcome(pending, error)) for pending in left)
+        finally:
+            self._batches -= 1
+            for pending in batch:
+                behind = self._under_way.pop(pending.key)
+                if behind is not None:
+                    self._ready[pending.key] = behind
+            for pending in batch:
+                pending.done(outcomes.get(pending.key, ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._flush()
+
+    async def _attempt(self, batch: list[_Pending], outcomes: dict[_Key, _Outcome]) -> list[_Pending]:
+        """Write; notes what became of it, and returns what is to be tried again."""
+        await self.layout.prepare(pending.write for pending in batch)
+        writes = [FencedWrite(pending.write.fence, self.layout.ops(pending.write)) for pending in batch]
+        again = []
+        for pending, result in zip(batch, await write_fenced(self._client, writes), strict=True):
+            if not isinstance(result, ZkError):
+                self.layout.wrote(pending.write)
+                outcomes[pending.key] = ErrorCode.NONE
+            elif isinstance(result, NoNodeError | NodeExistsError):
+                # somebody removed or created what was known to be otherwise
+                self.layout.doubt(pending.write)
+                again.append(pending)
+            else:
+                outcomes[pending.key] = _outcome(pending, result)
+        return again
+
+
+def _outcome(pending: _Pending, error: ZkError) -> _Outcome:
+    """What a commit that failed with ``error`` is answered."""
+    if isinstance(error, FencedError | SessionExpiredError) and pending.claim is not None:
+        return claim_lost(pending.claim)
+    if isinstance(error, ConnectionLostError | SessionExpiredError):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    log.error("offset of %s for group %s was not written: %s", pending.write.tp, pending.write.group, error)
+    return ErrorCode.UNKNOWN_SERVER_ERROR

@@ -1,0 +1,126 @@
+"""What transactions have staged of a group's offsets, and how each of them was decided.
+
+Answers to: ``GroupMetadata.pendingTransactionalOffsetCommits``. Reactor shell.
+
+An offset that a transaction brings with it counts from the one write that decides the transaction, long before it is
+copied to the group's offsets: whoever reads looks at what is staged and at the transaction's own znode.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import partial
+
+from kafkalite.common.tasks import gather
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
+from kafkalite.zk.stores.offsets import OffsetStore
+from kafkalite.zk.stores.transactions import TransactionStore
+from kafkalite.zk.stores.watched_reads import WatchedReads
+from kafkalite.zk.zk_client import Watch
+from kafkalite.zk.znodes import offsets, transactions
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.offsets import StagedOffsets
+from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
+
+log = logging.getLogger(__name__)
+
+Decided = tuple[int, OffsetAndMetadata]
+"""The mzxid of the decision, and what it makes the offset."""
+_Found = tuple[TransactionMetadata, int] | None
+
+
+@dataclass(slots=True)
+class StagedOffsetsView:
+    """Staged offsets of one group. ``paths``: the znodes that this rests on."""
+
+    decided: dict[TopicPartition, Decided] = field(default_factory=dict)
+    undecided: set[TopicPartition] = field(default_factory=set)
+    paths: list[str] = field(default_factory=list)
+
+
+class StagedOffsetsReader:
+    """Reads ``/consumers/<group>/staged`` and the transactions behind it, under watches."""
+
+    def __init__(self, store: OffsetStore, reads: WatchedReads, transactions: TransactionStore) -> None:
+        self._store = store
+        self._reads = reads
+        self._transactions = transactions
+
+    async def view(self, group: str) -> StagedOffsetsView:
+        """How it stands now."""
+        view = StagedOffsetsView()
+        above = offsets.staged_path(group)
+        names = await self._reads.get(above, partial(self._store.names, above))
+        view.paths.append(above)
+        if not names:
+            return view
+        paths = [f"{above}/{name}" for name in names]
+        chunks = await gather(self._reads.get(path, partial(self._chunk, path)) for path in paths)
+        view.paths += paths
+        for producer, staged in merged(zip(names, chunks, strict=True)).items():
+            path = await self._transaction_path(producer.transactional_id)
+            found = await self._reads.get(path, partial(self._state, path, producer.transactional_id))
+            view.paths.append(path)
+            _decide(view, producer, staged, found)
+        return view
+
+    async def _chunk(self, path: str, watch: Watch) -> StagedOffsets | None:
+        found = await self._store.data(path, watch)
+        try:
+            return None if found is None else offsets.decode_staged(path, found[0])
+        except MalformedZnodeError as error:
+            log.error("ignored until it is mended: %s", error)
+            return None
+
+    async def _transaction_path(self, transactional_id: str) -> str:
+        return transactions.id_path(await self._transactions.partition_for(transactional_id), transactional_id)
+
+    async def _state(self, path: str, transactional_id: str, watch: Watch) -> _Found:
+        """The transaction, with the mzxid of its last write."""
+        while True:
+            try:
+                found = await self._transactions.read(transactional_id, watch)
+            except MalformedZnodeError as error:
+                log.error("ignored until it is mended: %s", error)
+                return None
+            if found is not None:
+                before: _Found = self._reads.known(path)
+                mzxid = found[1].mzxid
+                # A new session may meet a server that lags behind the one before.
+                return before if before is not None and before[1] > mzxid else (found[0], mzxid)
+            if await self._store.client.exists(path, watch) is None:
+                return None
+
+
+def merged(
+    chunks: Iterable[tuple[str, StagedOffsets | None]],
+) -> dict[TxnProducer, dict[TopicPartition, OffsetAndMetadata]]:
+    """What each producer staged; of two chunks with the same partition the later one counts."""
+    found = []
+    for name, staged in chunks:
+        chunk = None if staged is None else offsets.staged_chunk(name, staged.producer)
+        if staged is not None and chunk is not None:
+            found.append((chunk, staged))
+    merged: dict[TxnProducer, dict[TopicPartition, OffsetAndMetadata]] = {}
+    for _, staged in sorted(found, key=lambda pair: pair[0]):
+        merged.setdefault(staged.producer, {}).update(staged.offsets)
+    return merged
+
+
+def _decide(
+    view: StagedOffsetsView, producer: TxnProducer, staged: dict[TopicPartition, OffsetAndMetadata], found: _Found
+) -> None:
+    if found is None:
+        return
+    transaction, mzxid = found
+    if (transaction.producer_id, transaction.producer_epoch) != (producer.producer_id, producer.producer_epoch):
+        return  # left over from an aborted one, until its coordinator removes it
+    if transaction.state is TransactionState.ONGOING:
+        view.undecided.update(staged)
+    elif transaction.state is TransactionState.PREPARE_COMMIT:
+        for tp, value in staged.items():
+            if tp not in view.decided or view.decided[tp][0] < mzxid:
+                view.decided[tp] = (mzxid, value)

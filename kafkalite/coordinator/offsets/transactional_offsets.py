@@ -1,0 +1,241 @@
+"""Offsets of transactions: kept aside until the decision, copied to the group's after it, or dropped.
+
+Answers to: ``GroupMetadata.{prepareTxnOffsetCommit,completePendingTxnOffsetCommit}``. Reactor shell.
+
+The group's coordinator stages, under its claim and only while the transaction's own znode is as it was read: so nothing
+is staged after the decision. The transaction's coordinator copies, under its own claim, with the decision made: an
+offset that was written after that stays, which makes copying twice as good as once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.tasks import gather
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets.staged_offsets_reader import merged
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
+from kafkalite.zk.stores.claims import Claim, claim_lost
+from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, OpResult, commit_groups, write_fenced
+from kafkalite.zk.stores.offset_layout import create_container
+from kafkalite.zk.stores.offsets import AT_ONCE, OffsetStore, Standing
+from kafkalite.zk.stores.paths import read
+from kafkalite.zk.stores.transactions import TransactionStore
+from kafkalite.zk.zk_client import (
+    BadVersionError,
+    Check,
+    Create,
+    Delete,
+    NodeExistsError,
+    NoNodeError,
+    Op,
+    SetData,
+    ZkClient,
+    ZkError,
+)
+from kafkalite.zk.znodes import admin, consumers, offsets, topics, transactions
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.offsets import StagedOffsets
+from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
+
+log = logging.getLogger(__name__)
+
+CHUNK_BYTES = 100_000
+"""About how much one znode of staged offsets holds."""
+
+_OVERHEAD = 150
+_TRIES = 10
+
+Offsets = Mapping[TopicPartition, OffsetAndMetadata]
+
+
+class TransactionalOffsets:
+    """Writes ``/consumers/<group>/staged`` and takes it down again."""
+
+    def __init__(self, store: OffsetStore, transactions: TransactionStore) -> None:
+        self._client: ZkClient = store.client
+        self._store = store
+        self._transactions = transactions
+
+    async def stage(self, group: str, claim: Claim, producer: TxnProducer, staged: Offsets) -> ErrorCode:
+        """See ``OffsetManager.stage``."""
+        for attempt in range(_TRIES):
+            found = await self._transactions.read(producer.transactional_id)
+            error = _refusal(None if found is None else found[0], producer, group)
+            if error is not ErrorCode.NONE and attempt:
+                return error
+            if found is None or error is not ErrorCode.NONE:
+                # This ZooKeeper server may lag behind the one that the transaction was written to. A write of ours
+                # comes after everything before it, and so does what is read after it.
+                await commit_groups(self._client, claim.fence(), [[claim.check()]], claim_lost(claim))
+                continue
+            number = await self._transactions.partition_for(producer.transactional_id)
+            check = Check(transactions.id_path(number, producer.transactional_id), found[1].version)
+            ops = await self._ops_stage(group, producer, staged)
+            writes = [[check, op] for op in ops]
+            results = await commit_groups(self._client, claim.fence(), writes, claim_lost(claim))
+            if not await self._again(group, claim, results):
+                return ErrorCode.NONE
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+    async def apply(self, group: str, producer: TxnProducer, claim: Claim, decision_mzxid: int) -> None:
+        """See ``OffsetManager.apply_staged``."""
+        paths = await self._paths(group, producer)
+        chunks = [(path.rpartition("/")[2], await self._chunk(path)) for path in paths]
+        left = dict(merged(chunks).get(producer, {}))
+        existing = await self._existing_topics({tp.topic for tp in left})
+        left = {tp: value for tp, value in left.items() if tp.topic in existing}
+        for _ in range(_TRIES):
+            if not left:
+                break
+            left = await self._copy(group, left, claim, decision_mzxid)
+        if left:
+            raise ZkError(offsets.staged_path(group), f"{len(left)} offsets change faster than they are copied:")
+        await self._remove(paths, claim)
+
+    async def discard(self, group: str, producer: TxnProducer, claim: Claim) -> None:
+        """See ``OffsetManager.discard_staged``."""
+        await self._remove(await self._paths(group, producer), claim)
+
+    # Staging
+
+    async def _ops_stage(self, group: str, producer: TxnProducer, staged: Offsets) -> list[Op]:
+        """Write what is new into the last chunk while there is room, then into new ones."""
+        paths = await self._paths(group, producer)
+        ops: list[Op] = []
+        if paths:
+            found = await read(self._client, paths[-1])
+            before = None if found is None else _decoded(paths[-1], found[0])
+            if found is not None and before is not None and len(found[0]) + _size(staged) <= CHUNK_BYTES:
+                data = offsets.encode_staged(StagedOffsets(producer, {**before.offsets, **staged}))
+                return [SetData(paths[-1], data, found[1].version)]
+        last = offsets.staged_chunk(paths[-1].rpartition("/")[2], producer) if paths else None
+        chunk = 0 if last is None else last + 1
+        for piece in _pieces(staged):
+            path = f"{offsets.staged_path(group)}/{offsets.staged_name(producer, chunk)}"
+            ops.append(Create(path, offsets.encode_staged(StagedOffsets(producer, piece))))
+            chunk += 1
+        return ops
+
+    async def _again(self, group: str, claim: Claim, results: list[list[OpResult] | ZkError]) -> bool:
+        """Whether the writes must be made once more. Raises what cannot be mended."""
+        errors = [result for result in results if isinstance(result, ZkError)]
+        for error in errors:
+            if not isinstance(error, NoNodeError | NodeExistsError | BadVersionError):
+                raise error
+        if any(isinstance(error, NoNodeError) for error in errors):
+            above = consumers.group_path(group), offsets.staged_path(group)
+            await write_fenced(self._client, [FencedWrite(claim.fence(), [Create(path)]) for path in above])
+        return bool(errors)
+
+    # Deciding
+
+    async def _copy(
+        self, group: str, staged: Offsets, claim: Claim, decision_mzxid: int
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Write each to the group's offsets unless one came after the decision; returns those to try again."""
+        wanted = list(staged)
+        writes: list[tuple[TopicPartition, FencedWrite]] = []
+        for start in range(0, len(wanted), AT_ONCE):
+            some = wanted[start : start + AT_ONCE]
+            standings = await gather(self._store.standing(group, tp) for tp in some)
+            for tp, standing in zip(some, standings, strict=True):
+                if standing.order < decision_mzxid:
+                    ops = _ops_copy(group, tp, staged[tp], standing, decision_mzxid)
+                    writes.append((tp, FencedWrite(claim.fence(), ops)))
+        left: dict[TopicPartition, OffsetAndMetadata] = {}
+        results = await write_fenced(self._client, [write for _, write in writes])
+        for (tp, _), result in zip(writes, results, strict=True):
+            if isinstance(result, NoNodeError):
+                await self._create_containers(group, tp, claim)
+            if isinstance(result, NoNodeError | NodeExistsError | BadVersionError):
+                left[tp] = staged[tp]
+            elif isinstance(result, FencedError):
+                raise claim_lost(claim)
+            elif isinstance(result, ZkError):
+                raise result
+        return left
+
+    async def _create_containers(self, group: str, tp: TopicPartition, claim: Claim) -> None:
+        for path in (consumers.offset_path(group, tp), offsets.commit_path(group, tp)):
+            await create_container(self._client, path.rpartition("/")[0], claim.fence())
+
+    async def _existing_topics(self, names: set[str]) -> set[str]:
+        """Those that ZooKeeper has and is to keep. A cache may be behind, and an offset would be lost by it."""
+        listed = sorted(names)
+        stats = await gather(self._client.exists(topics.topic_path(name)) for name in listed)
+        doomed = await gather(self._client.exists(admin.delete_topic_path(name)) for name in listed)
+        return {name for name, at, wish in zip(listed, stats, doomed, strict=True) if at is not None and wish is None}
+
+    async def _remove(self, paths: list[str], claim: Claim) -> None:
+        results = await commit_groups(
+            self._client, claim.fence(), [[Delete(path)] for path in paths], claim_lost(claim)
+        )
+        for result in results:
+            if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
+                raise result
+
+    # Reading
+
+    async def _paths(self, group: str, producer: TxnProducer) -> list[str]:
+        """The chunks of ``producer``, in order."""
+        above = offsets.staged_path(group)
+        names = await self._store.names(above)
+        chunks = sorted((chunk, name) for name in names if (chunk := offsets.staged_chunk(name, producer)) is not None)
+        return [f"{above}/{name}" for _, name in chunks]
+
+    async def _chunk(self, path: str) -> StagedOffsets | None:
+        found = await read(self._client, path)
+        return None if found is None else _decoded(path, found[0])
+
+
+def _decoded(path: str, data: bytes) -> StagedOffsets | None:
+    try:
+        return offsets.decode_staged(path, data)
+    except MalformedZnodeError as error:
+        log.error("cannot be applied: %s", error)
+        return None
+
+
+def _ops_copy(
+    group: str, tp: TopicPartition, value: OffsetAndMetadata, standing: Standing, decision_mzxid: int
+) -> list[Op]:
+    """Against what was read: whoever writes in between makes this fail. The commit says which decision it is of."""
+    path, beside = consumers.offset_path(group, tp), offsets.commit_path(group, tp)
+    number, rest = consumers.encode_offset(value.offset), offsets.encode_commit(value, decision_mzxid)
+    version = standing.version
+    return [
+        Create(path, number) if version is None else SetData(path, number, version),
+        SetData(beside, rest) if standing.has_commit else Create(beside, rest),
+    ]
+
+
+def _refusal(transaction: TransactionMetadata | None, producer: TxnProducer, group: str) -> ErrorCode:
+    if transaction is None or transaction.producer_id != producer.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if transaction.producer_epoch != producer.producer_epoch:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if transaction.state is not TransactionState.ONGOING or group not in transaction.groups:
+        return ErrorCode.INVALID_TXN_STATE
+    return ErrorCode.NONE
+
+
+def _size(staged: Offsets) -> int:
+    return sum(_OVERHEAD + len(tp.topic) + 6 * len(value.metadata) for tp, value in staged.items())
+
+
+def _pieces(staged: Offsets) -> Iterator[dict[TopicPartition, OffsetAndMetadata]]:
+    """``staged`` in parts of about :data:`CHUNK_BYTES`."""
+    piece: dict[TopicPartition, OffsetAndMetadata] = {}
+    size = 0
+    for tp, value in staged.items():
+        own = _size({tp: value})
+        if piece and size + own > CHUNK_BYTES:
+            yield piece
+            piece, size = {}, 0
+        piece[tp] = value
+        size += own
+    if piece:
+        yield piece

@@ -1,0 +1,191 @@
+"""From a decision to its end: offsets, then markers, then the state that says that all was told.
+
+Answers to: ``TransactionMarkerChannelManager.addTxnMarkersToSend`` and ``TransactionMarkerRequestCompletionHandler``.
+Reactor shell.
+
+Every step can be made again: a coordinator that finds a decision begins with the first, whatever another one had done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import Future, gather, spawn
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.transaction import transitions
+from kafkalite.coordinator.transaction.marker_channel_manager import TransactionMarkerChannelManager
+from kafkalite.coordinator.transaction.ports import CoordinatorDependencies
+from kafkalite.coordinator.transaction.states import DECIDED
+from kafkalite.coordinator.transaction.transaction_state_manager import (
+    StatePartition,
+    TransactionalIdEntry,
+    TransactionStateManager,
+)
+from kafkalite.coordinator.transaction.values import TransactionMarker
+from kafkalite.zk.stores.claims import ClaimLostError
+from kafkalite.zk.zk_client import SessionExpiredError, ZkError
+from kafkalite.zk.znodes.transactions import TransactionState
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF: Final = 0.02
+LAST_BACKOFF: Final = 0.5
+AFTER_FAILURE: Final = 5.0
+"""Seconds between attempts."""
+
+_TOLD: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        # A newer producer has been there: what this transaction left in the partition was ended before.
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+_PATIENT: Final = frozenset(
+    {
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+
+
+class _Progress:
+    """What this coordinator has done for one decision already: while ZooKeeper is away nothing is done twice.
+
+    ``decided_at`` is the zxid of the decision, which tells it from the decision on the producer's next transaction.
+    """
+
+    __slots__ = ("decided_at", "has_offsets", "untold")
+
+    def __init__(self, entry: TransactionalIdEntry) -> None:
+        self.decided_at = entry.mzxid
+        self.has_offsets = False
+        self.untold = set(entry.metadata.partitions)
+
+
+class TransactionCompletion:
+    """Ends every transaction that is decided, for as long as it takes."""
+
+    def __init__(self, ownership: TransactionStateManager, outside: CoordinatorDependencies, clock: Clock) -> None:
+        self._ownership = ownership
+        self._outside = outside
+        self._clock = clock
+        self._sender = TransactionMarkerChannelManager(outside.cluster, outside.markers)
+
+    def begin(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
+        """Start, unless that is under way or nothing is decided."""
+        if entry.metadata.state in DECIDED and not entry.is_ending:
+            entry.is_ending = True
+            spawn(self._run(partition, entry), "ending a transaction")
+
+    def begin_all(self, partition: StatePartition) -> None:
+        """Start with everything that an earlier coordinator left undone."""
+        for entry in list(partition.entries.values()):
+            self.begin(partition, entry)
+
+    async def _run(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
+        progress = _Progress(entry)
+        backoff = FIRST_BACKOFF
+        try:
+            while partition.knows(entry) and entry.metadata.state in DECIDED:
+                if progress.decided_at != entry.mzxid:
+                    # A request found out meanwhile that the former decision is done, and the next one was made.
+                    progress, backoff = _Progress(entry), FIRST_BACKOFF
+                try:
+                    await self._go_on(partition, entry, progress)
+                except (ClaimLostError, SessionExpiredError):
+                    self._ownership.drop(partition)
+                except (ApiError, ZkError) as error:
+                    log.info("%s: not ended yet: %s", entry.metadata.transactional_id, error)
+                    await self._sleep(backoff)
+                    backoff = min(LAST_BACKOFF, backoff * 2)
+                except Exception:
+                    # Whatever it is, a decision is never given up.
+                    log.exception("%s: not ended yet", entry.metadata.transactional_id)
+                    await self._sleep(AFTER_FAILURE)
+        finally:
+            entry.is_ending = False
+
+    async def _go_on(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:
+        """What is left to be done. Raises ``ApiError``, ``ZkError``."""
+        if entry.is_unknown:
+            await self._ownership.resolve(partition, entry)
+        elif not progress.has_offsets:
+            await self._offsets(partition, entry)
+            progress.has_offsets = True
+        elif progress.untold:
+            await self._markers(partition, entry, progress)
+        else:
+            await self._ownership.write(partition, entry, transitions.complete(entry.metadata, self._clock.time_ms()))
+
+    async def _offsets(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
+        metadata, offsets, claim = entry.metadata, self._outside.offsets, partition.claim
+        stagers = transitions.stagers(metadata)
+        if metadata.state is TransactionState.PREPARE_COMMIT:
+            await gather(
+                offsets.apply_staged(group, stagers[0], claim, entry.mzxid) for group in sorted(metadata.groups)
+            )
+        else:
+            await gather(
+                offsets.discard_staged(group, stager, claim) for group in sorted(metadata.groups) for stager in stagers
+            )
+
+    async def _markers(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:
+        """Returns once every partition has the marker, or is gone. Raises ``ZkError``."""
+        backoff = FIRST_BACKOFF
+        while progress.untold and partition.alive:
+            progress.untold -= await self._attempt(partition, entry, progress.untold)
+            if progress.untold and partition.alive:
+                await self._sleep(backoff)
+                backoff = min(LAST_BACKOFF, backoff * 2)
+
+    async def _attempt(
+        self, partition: StatePartition, entry: TransactionalIdEntry, untold: Iterable[TopicPartition]
+    ) -> set[TopicPartition]:
+        """Those of ``untold`` that need not be told again."""
+        metadata = entry.metadata
+        leaders: dict[int, list[TopicPartition]] = {}
+        unknown = []
+        for tp in sorted(untold):
+            state = self._outside.cluster.state(tp)
+            if state is None:
+                unknown.append(tp)
+            elif state.leader in self._outside.cluster.brokers:
+                leaders.setdefault(state.leader, []).append(tp)
+        marked = metadata.producer_id, metadata.producer_epoch
+        commit = metadata.state is TransactionState.PREPARE_COMMIT
+        answers = await gather(
+            self._sender.send(leader, TransactionMarker(*marked, partition.claim.epoch, commit, tuple(partitions)))
+            for leader, partitions in leaders.items()
+        )
+        told = await self._gone(unknown)
+        for tp, error in (each for answer in answers for each in answer.items()):
+            if error in _TOLD:
+                told.add(tp)
+            elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                # Another coordinator has this transaction, and has told that partition already.
+                log.warning("%s: %s has heard of a newer coordinator", metadata.transactional_id, tp)
+                self._ownership.drop(partition)
+            elif error not in _PATIENT:
+                log.error("%s: the marker for %s was refused: %s", metadata.transactional_id, tp, error.name)
+        return told
+
+    async def _gone(self, unknown: list[TopicPartition]) -> set[TopicPartition]:
+        """Those whose topics are deleted. What the cache does not know may only be too new for it."""
+        topics = sorted({tp.topic for tp in unknown})
+        exist = dict(zip(topics, await gather(map(self._ownership.store.topic_exists, topics)), strict=True))
+        return {tp for tp in unknown if not exist[tp.topic]}
+
+    def _sleep(self, seconds: float) -> Future[None]:
+        done: Future[None] = Future()
+        self._clock.call_later(seconds, done.callback, None)
+        return done

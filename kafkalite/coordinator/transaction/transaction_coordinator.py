@@ -1,0 +1,225 @@
+"""The coordinator of transactions: requests in, answers out.
+
+Answers to: ``kafka.coordinator.transaction.TransactionCoordinator``. Reactor shell.
+
+Every request is: find the state partition, ask the core, write what it says, answer, and set the end of the transaction
+going where one was decided.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.config import Config
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.transaction import transitions
+from kafkalite.coordinator.transaction.ports import CoordinatorDependencies
+from kafkalite.coordinator.transaction.transaction_completion import TransactionCompletion
+from kafkalite.coordinator.transaction.transaction_expiration import TransactionExpiration
+from kafkalite.coordinator.transaction.transaction_state_manager import (
+    StatePartition,
+    TransactionalIdEntry,
+    TransactionStateManager,
+)
+from kafkalite.coordinator.transaction.transaction_verifier import TransactionVerifier
+from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionListing
+from kafkalite.zk.stores.claims import ClaimStore
+from kafkalite.zk.stores.transactions import TransactionStore
+from kafkalite.zk.zk_client import SessionState, ZkError
+from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
+
+log = logging.getLogger(__name__)
+
+
+class TransactionCoordinator:
+    """All transactional ids whose state partitions this broker has claimed. ``config`` gives the values in force."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        claims: ClaimStore,
+        store: TransactionStore,
+        outside: CoordinatorDependencies,
+        clock: Clock,
+        config: Config,
+    ) -> None:
+        self._outside = outside
+        self._clock = clock
+        self._config = config
+        self._ownership = TransactionStateManager(broker_id, claims, store, outside.cluster)
+        self._completion = TransactionCompletion(self._ownership, outside, clock)
+        self._housekeeping = TransactionExpiration(self._ownership, self._completion, clock, config)
+        self.verifier = TransactionVerifier(store)
+        """For the leaders on this broker: it needs no claim."""
+        self._ownership.on_loaded = self._loaded
+
+    def start(self) -> None:
+        """Begin: orphaned state partitions are looked for, timeouts run."""
+        self._ownership.open()
+
+    async def stop(self) -> None:
+        """Give every claim up, so that others can take over at once."""
+        self._housekeeping.stop()
+        await self._ownership.close()
+
+    def on_session(self, state: SessionState) -> None:
+        """The ZooKeeper session's state changed."""
+        if state is SessionState.EXPIRED:
+            self._ownership.drop_all()
+        elif state is SessionState.CONNECTED:
+            self._ownership.look_for_orphans()
+
+    def brokers_changed(self) -> None:
+        """The set of live brokers changed: there may be orphans."""
+        self._ownership.look_for_orphans()
+
+    async def find(self, transactional_id: str) -> int | None:
+        """Who coordinates it: the holder of the claim, else the broker that should claim it; ``None``: nobody.
+
+        Raises ``ApiError`` (COORDINATOR_NOT_AVAILABLE) while ZooKeeper cannot be asked.
+        """
+        try:
+            return await self._ownership.find(transactional_id)
+        except ZkError as error:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
+
+    def _loaded(self, partition: StatePartition) -> None:
+        self._completion.begin_all(partition)
+        self._housekeeping.start()
+
+    # Requests of producers
+
+    async def init_producer_id(
+        self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
+    ) -> ProducerIdAndEpoch:
+        """Give the id to whoever asks: fence whoever has it, abort what is open. Raises ``ApiError``."""
+        if not transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        two_phase = bool(self._config["transaction.two.phase.commit.enable"])
+        if not transitions.timeout_is_legal(timeout_ms, self._config["transaction.max.timeout.ms"], two_phase):
+            raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        partition = await self._ownership.owner(transactional_id)
+        # An id that a write left open may turn out not to exist. Another request may be faster while the id is fetched.
+        while (entry := await self._find(partition, transactional_id)) is None:
+            producer_id = await self._outside.producer_ids.generate()
+            begun = transitions.begin_id(transactional_id, producer_id, timeout_ms, self._clock.time_ms())
+            partition.entries.setdefault(transactional_id, TransactionalIdEntry(begun))
+        new_id = -1
+        if transitions.wants_producer_id(entry.metadata, expected):
+            new_id = await self._outside.producer_ids.generate()
+            entry = await self._find(partition, transactional_id)
+            if entry is None or not transitions.wants_producer_id(entry.metadata, expected):
+                raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        decision = transitions.init_producer_id(entry.metadata, timeout_ms, expected, new_id, self._clock.time_ms())
+        await self._carry_out(partition, entry, decision)
+        return ProducerIdAndEpoch(entry.metadata.producer_id, entry.metadata.producer_epoch)
+
+    async def add_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> None:
+        """Make partitions part of the transaction, which begins with the first. Raises ``ApiError``."""
+        partition, entry = await self._entry(transactional_id)
+        decision = transitions.add(entry.metadata, producer, partitions, (), self._clock.time_ms())
+        await self._carry_out(partition, entry, decision)
+
+    async def add_offsets(self, transactional_id: str, producer: ProducerIdAndEpoch, group: str) -> None:
+        """Offsets of ``group`` will be part of the transaction. Raises ``ApiError``."""
+        partition, entry = await self._entry(transactional_id)
+        decision = transitions.add(entry.metadata, producer, (), (group,), self._clock.time_ms())
+        await self._carry_out(partition, entry, decision)
+
+    async def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Which of ``partitions`` are part of the transaction that is open. Raises ``ApiError``."""
+        _, entry = await self._entry(transactional_id, may_be_busy=True)
+        return transitions.verify(entry.metadata, producer, partitions)
+
+    async def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> None:
+        """Returns once the decision is durable. Raises ``ApiError``."""
+        partition, entry = await self._entry(transactional_id)
+        decision = transitions.end(entry.metadata, producer, commit, self._clock.time_ms())
+        await self._carry_out(partition, entry, decision)
+
+    # Requests of tools
+
+    async def describe(self, transactional_id: str) -> TransactionMetadata:
+        """Raises ``ApiError``, TRANSACTIONAL_ID_NOT_FOUND among others."""
+        try:
+            _, entry = await self._entry(transactional_id, may_be_busy=True)
+        except ApiError as error:
+            if error.code is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+                raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND) from None
+            raise
+        if entry.metadata.state is TransactionState.DEAD:
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return entry.metadata
+
+    def list(
+        self, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
+    ) -> tuple[list[TransactionListing], list[str]]:
+        """What this broker coordinates, filtered; and filters of ``states`` that are unknown. Raises ``ApiError``.
+
+        ``duration_ms``: only what began longer ago than that; -1 for all.
+        """
+        if self._ownership.is_loading:
+            raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        names = {state.value for state in TransactionState}
+        now_ms = self._clock.time_ms()
+        found = [
+            TransactionListing(name, entry.metadata.producer_id, entry.metadata.state)
+            for partition in self._ownership
+            for name, entry in partition.entries.items()
+            if entry.metadata.producer_epoch >= 0
+            and entry.metadata.state is not TransactionState.DEAD
+            and (not states or entry.metadata.state.value in states)
+            and (not producer_ids or entry.metadata.producer_id in producer_ids)
+            and (duration_ms < 0 or now_ms - entry.metadata.start_ms > duration_ms)
+        ]
+        return found, [state for state in states if state not in names]
+
+    # inside
+
+    async def _entry(
+        self, transactional_id: str, *, may_be_busy: bool = False
+    ) -> tuple[StatePartition, TransactionalIdEntry]:
+        if not transactional_id:
+            raise ApiError(ErrorCode.INVALID_REQUEST)
+        partition = await self._ownership.owner(transactional_id)
+        return partition, await self._usable(partition, transactional_id, may_be_busy=may_be_busy)
+
+    async def _usable(
+        self, partition: StatePartition, transactional_id: str, *, may_be_busy: bool = False
+    ) -> TransactionalIdEntry:
+        """The id's entry, whose znode is known. Raises ``ApiError``."""
+        entry = await self._find(partition, transactional_id, may_be_busy=may_be_busy)
+        if entry is None:
+            raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return entry
+
+    async def _find(
+        self, partition: StatePartition, transactional_id: str, *, may_be_busy: bool = False
+    ) -> TransactionalIdEntry | None:
+        """The id's entry, whose znode is known; ``None`` where there is no such id. Raises ``ApiError``."""
+        entry = partition.entries.get(transactional_id)
+        if entry is not None and entry.is_unknown and not entry.busy:
+            await self._ownership.resolve(partition, entry)
+            self._completion.begin(partition, entry)
+            entry = partition.entries.get(transactional_id)
+        if not partition.alive:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        if entry is not None and entry.busy and not may_be_busy:
+            raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+        return entry
+
+    async def _carry_out(
+        self, partition: StatePartition, entry: TransactionalIdEntry, decision: transitions.Transition
+    ) -> None:
+        if decision.write is not None:
+            await self._ownership.write(partition, entry, decision.write)
+            self._completion.begin(partition, entry)
+        if decision.error is not ErrorCode.NONE:
+            raise ApiError(decision.error)

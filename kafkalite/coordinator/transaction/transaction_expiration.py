@@ -1,0 +1,120 @@
+"""What the coordinator does when nobody asks: transactions that are open too long, ids that nobody uses any more.
+
+Answers to: ``TransactionCoordinator.abortTimedOutTransactions`` and
+``TransactionStateManager.removeExpiredTransactionalIds``. Reactor shell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.config import Config
+from kafkalite.common.errors import ApiError
+from kafkalite.common.tasks import spawn
+from kafkalite.coordinator.transaction import transitions
+from kafkalite.coordinator.transaction.transaction_completion import TransactionCompletion
+from kafkalite.coordinator.transaction.transaction_state_manager import (
+    StatePartition,
+    TransactionalIdEntry,
+    TransactionStateManager,
+)
+
+log = logging.getLogger(__name__)
+
+_TIMEOUTS = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
+_EXPIRATION = "transaction.remove.expired.transaction.cleanup.interval.ms"
+_AT_ONCE = 100
+
+
+class TransactionExpiration:
+    """Two timers, which run from the first claim on."""
+
+    def __init__(
+        self, ownership: TransactionStateManager, completion: TransactionCompletion, clock: Clock, config: Config
+    ) -> None:
+        self._ownership = ownership
+        self._completion = completion
+        self._clock = clock
+        self._config = config
+        self._timers: dict[str, Timer] = {}
+
+    def start(self) -> None:
+        """Begin, unless that was done."""
+        if not self._timers:
+            self._arm(_TIMEOUTS, self.abort_timed_out)
+            self._arm(_EXPIRATION, self.remove_expired)
+
+    def stop(self) -> None:
+        """For good."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers = {_TIMEOUTS: _STOPPED}
+
+    def _arm(self, key: str, work: Callable[[], Any]) -> None:
+        def due() -> None:
+            if self._timers.get(_TIMEOUTS) is not _STOPPED:
+                self._arm(key, work)
+                spawn(work(), key)
+
+        self._timers[key] = self._clock.call_later(self._config[key] / 1000, due)
+
+    async def abort_timed_out(self) -> None:
+        """Fence and abort whatever has been open for longer than its producer allowed."""
+        now_ms = self._clock.time_ms()
+        for partition in self._ownership:
+            for entry in list(partition.entries.values()):
+                if transitions.has_timed_out(entry.metadata, now_ms) or entry.is_unknown:
+                    await self._abort(partition, entry)
+
+    async def _abort(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
+        name = entry.metadata.transactional_id
+        try:
+            if entry.is_unknown and not entry.busy:
+                await self._ownership.resolve(partition, entry)
+            now_ms = self._clock.time_ms()
+            if entry.busy or not partition.alive or not transitions.has_timed_out(entry.metadata, now_ms):
+                return
+            await self._ownership.write(partition, entry, transitions.fence(entry.metadata, now_ms))
+        except ApiError as error:
+            log.info("%s: timed out, but not aborted yet: %s", name, error)
+            return
+        finally:
+            self._completion.begin(partition, entry)
+        log.info("%s: aborted after %d ms", name, entry.metadata.timeout_ms)
+
+    async def remove_expired(self) -> None:
+        """Forget ids that were silent for ``transactional.id.expiration.ms``."""
+        expiration_ms = self._config["transactional.id.expiration.ms"]
+        now_ms = self._clock.time_ms()
+        for partition in self._ownership:
+            expired = [
+                entry
+                for entry in partition.entries.values()
+                if not entry.busy
+                and not entry.is_unknown
+                and transitions.has_expired(entry.metadata, expiration_ms, now_ms)
+            ]
+            for start in range(0, len(expired), _AT_ONCE):
+                # What was used while others were removed is not removed.
+                some = [entry for entry in expired[start : start + _AT_ONCE] if self._is_still(entry, expiration_ms)]
+                for entry in some:
+                    entry.metadata = transitions.bury(entry.metadata)
+                try:
+                    await self._ownership.remove(partition, some)
+                except ApiError as error:
+                    log.info("expired transactional ids are still there: %s", error)
+                    break
+
+    def _is_still(self, entry: TransactionalIdEntry, expiration_ms: int) -> bool:
+        return not entry.busy and transitions.has_expired(entry.metadata, expiration_ms, self._clock.time_ms())
+
+
+class _Stopped:
+    def cancel(self) -> None:
+        """Nothing runs."""
+
+
+_STOPPED = _Stopped()

@@ -1,0 +1,288 @@
+"""The state partitions that this broker has claimed, and what it knows of the transactional ids in them.
+
+Answers to: ``kafka.coordinator.transaction.TransactionStateManager``. Reactor shell.
+
+A claim is taken by the broker that placement names, when a request needs it, or at once where ids are left without a
+coordinator. What is known of an id was read after the claim in the same session, or written under it; where the outcome
+of a write is unknown it is read again before anything else is done with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import Future, spawn
+from kafkalite.coordinator.placement import preferred
+from kafkalite.coordinator.transaction.ports import LeaderLookup
+from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
+from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
+from kafkalite.zk.zk_client import ConnectionLostError, EventType, SessionExpiredError, WatchEvent, ZkError
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.transactions import TransactionMetadata, partition_path
+
+log = logging.getLogger(__name__)
+
+
+class TransactionalIdEntry:
+    """One transactional id. ``busy``: a write of it is under way, and other requests have to wait."""
+
+    __slots__ = ("busy", "is_ending", "is_unknown", "metadata", "mzxid", "version")
+
+    def __init__(self, metadata: TransactionMetadata, version: int = NEW, mzxid: int = -1) -> None:
+        self.metadata = metadata
+        self.version = version
+        self.mzxid = mzxid
+        self.busy = False
+        self.is_unknown = False
+        self.is_ending = False
+
+    def take(self, stored: Stored) -> None:
+        """What the znode says now."""
+        self.metadata, self.version, self.mzxid = stored.metadata, stored.version, stored.mzxid
+
+
+class StatePartition:
+    """One claim and the ids under it. ``alive`` until the claim is lost or given up."""
+
+    __slots__ = ("alive", "claim", "entries", "number")
+
+    def __init__(self, number: int, claim: Claim, entries: dict[str, TransactionalIdEntry]) -> None:
+        self.number = number
+        self.claim = claim
+        self.entries = entries
+        self.alive = True
+
+    def knows(self, entry: TransactionalIdEntry) -> bool:
+        """Whether what is done with ``entry`` still counts: the claim holds, and nobody removed the id by hand."""
+        return self.alive and self.entries.get(entry.metadata.transactional_id) is entry
+
+
+class TransactionStateManager:
+    """Claims, loads and writes. ``on_loaded`` is told of every state partition that was taken over."""
+
+    def __init__(self, broker_id: int, claims: ClaimStore, store: TransactionStore, cluster: LeaderLookup) -> None:
+        self.store = store
+        self.on_loaded: Callable[[StatePartition], object] = lambda _: None
+        self._broker_id = broker_id
+        self._claims = claims
+        self._cluster = cluster
+        self._owned: dict[int, StatePartition] = {}
+        self._loading: dict[int, list[Future[StatePartition]]] = {}
+        self._looking = False
+        self._look_again = False
+        self._closed = True
+
+    def __iter__(self) -> Iterator[StatePartition]:
+        return iter(list(self._owned.values()))
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether there are state partitions whose ids are not all known yet."""
+        return bool(self._loading)
+
+    def open(self) -> None:
+        """Begin to take over."""
+        self._closed = False
+        self.look_for_orphans()
+
+    async def close(self) -> None:
+        """Give every claim up."""
+        self._closed = True
+        for partition in self:
+            self.drop(partition)
+            try:
+                await self._claims.release(partition.claim)
+            except ZkError as error:
+                log.info("transaction state partition %d was not released: %s", partition.number, error)
+
+    def drop(self, partition: StatePartition) -> None:
+        """Forget a state partition: its claim is lost, or about to be."""
+        partition.alive = False
+        if self._owned.get(partition.number) is partition:
+            del self._owned[partition.number]
+
+    def drop_all(self) -> None:
+        """The session is over, and every claim with it."""
+        for partition in self:
+            self.drop(partition)
+
+    # Who coordinates what
+
+    async def find(self, transactional_id: str) -> int | None:
+        """The holder of the claim, else the broker that placement names; ``None`` where no broker is known."""
+        base = partition_path(await self.store.partition_for(transactional_id))
+        holder = await self._claims.holder(base)
+        if holder is not None:
+            return holder
+        # A broker that stops names who comes next, though it may be registered still.
+        return preferred(base, (each for each in self._cluster.brokers if not self._closed or each != self._broker_id))
+
+    async def owner(self, transactional_id: str) -> StatePartition:
+        """The state partition of an id, claimed now where nobody has it and placement names this broker.
+
+        Raises ``ApiError``: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
+        """
+        try:
+            number = await self.store.partition_for(transactional_id)
+            return self._owned.get(number) or await self._acquire(number)
+        except ZkError as error:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
+
+    def _acquire(self, number: int) -> Future[StatePartition]:
+        waiter: Future[StatePartition] = Future()
+        owned = self._owned.get(number)
+        if owned is not None:
+            # It was loaded while the caller read ZooKeeper. Loaded twice, it would have two sets of entries, of
+            # which each lacks what requests have made in the other.
+            waiter.callback(owned)
+            return waiter
+        waiting = self._loading.get(number)
+        if waiting is not None:
+            waiting.append(waiter)
+            return waiter
+        self._loading[number] = [waiter]
+        spawn(self._load_for_all(number), "taking a state partition over")
+        return waiter
+
+    async def _load_for_all(self, number: int) -> None:
+        try:
+            partition = await self._load(number)
+        except Exception as error:
+            for waiter in self._loading.pop(number):
+                waiter.errback(error)
+            return
+        waiting = self._loading.pop(number)
+        self._owned[number] = partition
+        if self._closed:
+            self.drop(partition)
+            spawn(self._claims.release(partition.claim), "releasing a state partition")
+        self.on_loaded(partition)
+        for waiter in waiting:
+            waiter.callback(partition)
+
+    async def _load(self, number: int) -> StatePartition:
+        base = partition_path(number)
+        holder = await self._claims.holder(base)
+        if self._closed or (holder != self._broker_id if holder is not None else not self._is_preferred(base)):
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        await self.store.prepare(number)
+        claim = await self._claims.claim(base, self._broker_id)
+        if claim is None:
+            raise ApiError(ErrorCode.NOT_COORDINATOR)
+        loaded = await self.store.load(number)
+        # What was read counts only if the claim held all the while: a write that changes nothing proves it.
+        await self._claims.commit_groups(claim, [[claim.check()]])
+        entries = {name: TransactionalIdEntry(each.metadata, each.version, each.mzxid) for name, each in loaded.items()}
+        log.info("coordinates transaction state partition %d, epoch %d, %d ids", number, claim.epoch, len(entries))
+        return StatePartition(number, claim, entries)
+
+    def _is_preferred(self, base: str) -> bool:
+        return preferred(base, self._cluster.brokers) == self._broker_id
+
+    # Orphans
+
+    def look_for_orphans(self, event: WatchEvent | None = None) -> None:
+        """A broker went or came, or a claim that was watched changed: take over what placement gives this broker."""
+        if self._closed or (event is not None and event.type is EventType.LOST):
+            # Each watch tells of a lost connection; once it is back, one look is enough.
+            return
+        self._look_again = True
+        if not self._looking:
+            self._looking = True
+            spawn(self._look(), "looking for orphaned transactions")
+
+    async def _look(self) -> None:
+        try:
+            while self._look_again and not self._closed:
+                self._look_again = False
+                for number in await self.store.existing():
+                    try:
+                        await self._look_at(number)
+                    except MalformedZnodeError as error:
+                        # The others wait for no mending: readers stand still at their transactions.
+                        log.error("transaction state partition %d is left alone: %s", number, error)
+        except (ConnectionLostError, SessionExpiredError) as error:
+            log.info("looking for orphaned transactions was cut short: %s", error)
+        finally:
+            self._looking = False
+
+    async def _look_at(self, number: int) -> None:
+        base = partition_path(number)
+        if number in self._owned:
+            return
+        holder = await self._claims.holder(base, self.look_for_orphans)
+        # A claim of ours whose loading was cut short by a lost connection: nobody else can take it over.
+        half_done = holder == self._broker_id
+        if not half_done and (holder is not None or not self._is_preferred(base)):
+            return
+        if not await self.store.has_ids(number):
+            return
+        try:
+            await self._acquire(number)
+        except (ApiError, ZkError) as error:
+            log.info("transaction state partition %d was not taken over: %s", number, error)
+
+    # Writing
+
+    async def write(
+        self, partition: StatePartition, entry: TransactionalIdEntry, metadata: TransactionMetadata
+    ) -> None:
+        """Make ``metadata`` durable. Raises ``ApiError`` (NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE)."""
+        entry.busy = True
+        try:
+            entry.take(await self.store.write(partition.claim, metadata, entry.version))
+        except (ClaimLostError, SessionExpiredError):
+            self.drop(partition)
+            raise ApiError(ErrorCode.NOT_COORDINATOR) from None
+        except ZkError as error:
+            if type(error) is ZkError:
+                # Too large for ZooKeeper, so never sent, and no better the next time.
+                raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
+            entry.is_unknown = True
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
+        finally:
+            entry.busy = False
+
+    async def resolve(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
+        """Read again what the outcome of a write left open. Raises as :meth:`write`."""
+        entry.busy = True
+        name = entry.metadata.transactional_id
+        try:
+            found = await self.store.read(name)
+        except SessionExpiredError:
+            self.drop(partition)
+            raise ApiError(ErrorCode.NOT_COORDINATOR) from None
+        except ZkError as error:
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
+        finally:
+            entry.busy = False
+        entry.is_unknown = False
+        if found is None:
+            partition.entries.pop(name, None)
+        else:
+            entry.take(Stored(found[0], found[1].version, found[1].mzxid))
+
+    async def remove(self, partition: StatePartition, expired: list[TransactionalIdEntry]) -> None:
+        """Forget ids, as far as nothing happened to them meanwhile. Raises as :meth:`write`."""
+        stored = [Stored(entry.metadata, entry.version, entry.mzxid) for entry in expired]
+        for entry in expired:
+            entry.busy = True
+        try:
+            gone = await self.store.remove(partition.claim, stored)
+        except (ClaimLostError, SessionExpiredError):
+            self.drop(partition)
+            raise ApiError(ErrorCode.NOT_COORDINATOR) from None
+        except ZkError as error:
+            for entry in expired:
+                entry.is_unknown = True
+            raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
+        finally:
+            for entry in expired:
+                entry.busy = False
+        for entry, was_removed in zip(expired, gone, strict=True):
+            if was_removed:
+                partition.entries.pop(entry.metadata.transactional_id, None)
+            else:
+                entry.is_unknown = True

@@ -1,0 +1,73 @@
+"""Whether a partition is part of the open transaction, as its leader has to know before the first batch (KIP-890).
+
+Answers to: ``kafka.server.AddPartitionsToTxnManager``. Reactor shell.
+
+A leader reads the transaction's znode by itself instead of asking the coordinator. Its ZooKeeper server may lag behind
+the coordinator's: a "no" is always made sure of, and so is a "yes" that may be of a transaction that has ended since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.transaction import transitions
+from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
+from kafkalite.zk.stores.transactions import TransactionStore
+from kafkalite.zk.zk_client import ZkError
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.transactions import TransactionMetadata
+
+_REMEMBERED: Final = 10_000
+_Errors = dict[TopicPartition, ErrorCode]
+
+
+class TransactionVerifier:
+    """Remembers which transaction each producer was last seen with, so that the next one is known to be another."""
+
+    def __init__(self, store: TransactionStore) -> None:
+        self._store = store
+        self._seen: dict[tuple[TopicPartition, int], int] = {}
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        partitions: Collection[TopicPartition],
+        ended: Collection[TopicPartition],
+    ) -> _Errors:
+        """An error for each of ``partitions``; in ``ended`` the producer has ended a transaction in this epoch before.
+
+        COORDINATOR_NOT_AVAILABLE while ZooKeeper cannot be asked.
+        """
+        try:
+            found = await self._store.read(transactional_id)
+            start_ms = -1 if found is None else found[0].start_ms
+            errors = self._judge(found[0] if found is not None else None, producer, partitions)
+            if any(errors.values()) or any(self._seen.get((tp, producer[0]), start_ms) == start_ms for tp in ended):
+                current = await self._store.read_current(transactional_id)
+                start_ms = -1 if current is None else current.start_ms
+                errors = self._judge(current, producer, partitions)
+        except (ZkError, MalformedZnodeError):
+            return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        for tp, error in errors.items():
+            if error is ErrorCode.NONE:
+                self._remember((tp, producer.producer_id), start_ms)
+        return errors
+
+    @staticmethod
+    def _judge(
+        metadata: TransactionMetadata | None, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
+    ) -> _Errors:
+        if metadata is None:
+            return dict.fromkeys(partitions, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return transitions.verify(metadata, producer, partitions)
+
+    def _remember(self, key: tuple[TopicPartition, int], start_ms: int) -> None:
+        # The newest last: what is dropped is the one that was seen longest ago.
+        self._seen.pop(key, None)
+        if len(self._seen) >= _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
+        self._seen[key] = start_ms

@@ -1,0 +1,326 @@
+"""Reading for consumers and followers.
+
+Answers to: ``kafka.server.ReplicaManager.readFromLog`` and ``kafka.cluster.Partition.fetchRecords``. Deterministic.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.file_system import LogDirFailure
+from kafkalite.replication.delayed_operations import DelayedFetch, settle_deletions
+from kafkalite.replication.effects import Effects
+from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.replication.follower_state import FollowerState
+from kafkalite.replication.isr_updates import IsrUpdates
+from kafkalite.replication.partition import HIGH_WATERMARK, LOG_START, MAY_EXPAND, Partition, Role
+from kafkalite.replication.replication_quotas import ReplicationQuotaManager, is_throttled
+from kafkalite.replication.results import FetchParams, FetchResult
+
+if TYPE_CHECKING:
+    from kafkalite.protocol.fetch import FetchPartition
+    from kafkalite.replication.partition_table import PartitionTable
+    from kafkalite.replication.ports import LogStore, ReplicaLog
+    from kafkalite.replication.replica_selector import ReplicaSelector
+
+log = logging.getLogger(__name__)
+
+_LEADER = Role.LEADER
+
+
+class FetchReader:
+    """Looks at the partitions of a fetch, and again at those with news while the fetch waits."""
+
+    def __init__(
+        self,
+        replicas: PartitionTable,
+        logs: LogStore,
+        isr: IsrUpdates,
+        selector: ReplicaSelector | None,
+        quota: ReplicationQuotaManager,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._replicas = replicas
+        self._partitions = replicas.partitions
+        self._logs = logs
+        self._isr = isr
+        self._selector = selector
+        self._quota = quota
+        self._monotonic = monotonic
+
+    def look(
+        self, params: FetchParams, requests: list[FetchPartition], results: list[FetchResult], effects: Effects
+    ) -> tuple[int, bool]:
+        """Append a result for each of ``requests``; returns the bytes found and whether to answer at once."""
+        limit = params.max_bytes
+        need_one = not params.hard_max_bytes
+        size = 0
+        urgent = False
+        partitions = self._partitions
+        for request in requests:
+            partition = partitions.get((request.topic, request.partition))  # type: ignore[call-overload]
+            if partition is None:
+                results.append(self._absent(request, params.watch))
+                urgent = True
+                continue
+            result = self._read(partition, request, params, limit, need_one, effects)
+            found = result.size
+            if found:
+                size += found
+                limit = limit - found if limit > found else 0
+                need_one = False
+            elif result.error or result.diverging_epoch is not None or result.preferred_read_replica >= 0:
+                urgent = True
+            results.append(result)
+        return size, urgent
+
+    def _absent(self, request: FetchPartition, watch: FetchWatch | None) -> FetchResult:
+        tp = TopicPartition(request.topic or "", request.partition)
+        if watch is not None:
+            watch.dirty[tp] = None
+        if request.topic is None:
+            return FetchResult(tp, ErrorCode.UNKNOWN_TOPIC_ID)
+        result = FetchResult(tp, self._replicas.absence(tp))
+        state = self._replicas.metadata.state(tp)
+        if state is not None:
+            result.leader_hint = (state.leader, state.leader_epoch)
+        return result
+
+    def _read(
+        self,
+        partition: Partition,
+        request: FetchPartition,
+        params: FetchParams,
+        limit: int,
+        need_one: bool,
+        effects: Effects,
+    ) -> FetchResult:
+        tp = partition.topic_partition
+        try:
+            result = self._read_or_raise(partition, request, params, limit, need_one, effects)
+        except ApiError as error:
+            result = self._refused(partition, error)
+        except LogDirFailure as failure:
+            self._logs.handle_failure(failure.log_dir)
+            result = FetchResult(tp, ErrorCode.KAFKA_STORAGE_ERROR)
+        except Exception:
+            log.exception("reading %s at %d failed", tp, request.fetch_offset)
+            result = FetchResult(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
+        watch = params.watch
+        if watch is not None:
+            # What was sent may be dropped by the reader, who then asks again without naming the partition, its
+            # offset being the same: only a look that finds nothing makes a partition clean.
+            if result.size or result.error or result.diverging_epoch is not None or result.throttled or not limit:
+                watch.dirty[tp] = None
+            else:
+                watch.dirty.pop(tp, None)
+        return result
+
+    def _read_or_raise(
+        self,
+        partition: Partition,
+        request: FetchPartition,
+        params: FetchParams,
+        limit: int,
+        need_one: bool,
+        effects: Effects,
+    ) -> FetchResult:
+        topic_id = request.topic_id
+        hosted_id = partition.state.topic_id
+        if topic_id is not hosted_id and topic_id != hosted_id and topic_id.int and hosted_id.int:
+            raise ApiError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        follower: FollowerState | None = None
+        if partition.role is not _LEADER:
+            if params.replica_id >= 0 or params.only_leader:
+                partition.check_leader()
+            replica_log = partition.check_local(request.current_leader_epoch)
+        else:
+            replica_log = partition.log
+            if request.current_leader_epoch != partition.leader_epoch:
+                partition.check_epoch(request.current_leader_epoch)
+            if params.replica_id >= 0:
+                follower = self._follower(partition, params)
+        offset = request.fetch_offset
+        end = replica_log.log_end_offset
+        # Who is ahead and knows an epoch is told where the logs part, below.
+        if offset < replica_log.log_start_offset or (offset > end and request.last_fetched_epoch < 0):
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if request.last_fetched_epoch >= 0:
+            diverging = _diverging_epoch(replica_log, request, end)
+            if diverging is not None:
+                result = self._result(partition, replica_log)
+                result.diverging_epoch = diverging
+                return result
+        if follower is not None:
+            changed = partition.follower_fetched(follower, offset, request.log_start_offset, self._monotonic())
+            if changed:
+                self._follower_changed(partition, follower, changed, effects)
+            upper = end
+        else:
+            upper = replica_log.last_stable_offset if params.isolation else replica_log.high_watermark
+            if params.rack and self._selector is not None and partition.role is _LEADER:
+                preferred = self._selector.select(partition, params.rack, offset)
+                if preferred >= 0:
+                    result = self._result(partition, replica_log)
+                    result.preferred_read_replica = preferred
+                    return result
+        result = FetchResult(
+            partition.topic_partition,
+            ErrorCode.NONE,
+            replica_log.high_watermark,
+            replica_log.last_stable_offset,
+            replica_log.log_start_offset,
+        )
+        if offset < upper and (limit or need_one):
+            if follower is not None and self._quota.limited and self._must_wait(partition, follower):
+                result.throttled = True
+                return result
+            info = replica_log.read(offset, min(request.max_bytes, limit), upper, need_one)
+            result.records = info.records
+            result.size = info.size
+            if params.isolation and follower is None and info.size:
+                end = replica_log.end_of_read(info, upper)
+                result.aborted = [txn[:2] for txn in replica_log.aborted_transactions(offset, end)]
+        return result
+
+    def _result(self, partition: Partition, replica_log: ReplicaLog) -> FetchResult:
+        return FetchResult(
+            partition.topic_partition,
+            ErrorCode.NONE,
+            replica_log.high_watermark,
+            replica_log.last_stable_offset,
+            replica_log.log_start_offset,
+        )
+
+    def _follower(self, partition: Partition, params: FetchParams) -> FollowerState:
+        follower = partition.followers.get(params.replica_id)
+        if follower is None:
+            # Not in the assignment that we know: a newer one is on its way, to us or to the follower.
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+        if params.replica_epoch != follower.broker_epoch:
+            if params.replica_epoch < follower.broker_epoch:
+                raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "a fetch of the broker's earlier life")
+            follower.broker_epoch = params.replica_epoch
+        return follower
+
+    def _follower_changed(self, partition: Partition, follower: FollowerState, changed: int, effects: Effects) -> None:
+        if changed & HIGH_WATERMARK:
+            effects.high_watermark(partition)
+        if changed & LOG_START and partition.delete_waits:
+            settle_deletions(partition, self._replicas.alive(partition), effects.done)
+        if changed & MAY_EXPAND:
+            self._isr.consider(partition, follower)
+
+    def _refused(self, partition: Partition, error: ApiError) -> FetchResult:
+        result = FetchResult(partition.topic_partition, error.code)
+        if error.code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH):
+            result.leader_hint = (partition.state.leader, partition.leader_epoch)
+        elif error.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            result.high_watermark = partition.log.high_watermark
+            result.log_start_offset = partition.log.log_start_offset
+        return result
+
+    # The leader's quota
+
+    def _must_wait(self, partition: Partition, follower: FollowerState) -> bool:
+        """Whether the quota holds records of ``partition`` back from ``follower``.
+
+        Never where the high watermark waits for that follower: producers would wait for the quota, too.
+        """
+        return (
+            follower not in partition.high_watermark_followers
+            and self._is_throttled(partition)
+            and self._quota.is_exceeded()
+        )
+
+    def _is_throttled(self, partition: Partition) -> bool:
+        listed = partition.log.config.leader_replication_throttled_replicas
+        return is_throttled(listed, partition.topic_partition.partition, self._replicas.broker_id)
+
+    def holds_back(self, results: list[FetchResult]) -> bool:
+        """Whether the quota left records out of one of ``results``."""
+        return self._quota.limited and any(result.throttled for result in results)
+
+    def sent(self, params: FetchParams, results: list[FetchResult]) -> None:
+        """``results`` are the answer to a fetch: count what a follower is sent of throttled partitions."""
+        if params.replica_id < 0 or not self._quota.limited:
+            return
+        for result in results:
+            if result.size:
+                partition = self._partitions.get(result.topic_partition)
+                if partition is not None and self._is_throttled(partition):
+                    self._quota.record(result.size)
+
+    # Waiting
+
+    def wait(
+        self,
+        params: FetchParams,
+        requests: list[FetchPartition],
+        results: list[FetchResult],
+        on_done: Callable[[list[FetchResult]], object],
+    ) -> DelayedFetch:
+        """A fetch that waits for news; without a session it gets a watch of its own for as long as it waits."""
+        watch = params.watch
+        if watch is None:
+            watch = FetchWatch(
+                {result.topic_partition: request for result, request in zip(results, requests, strict=True)},
+                params.replica_id >= 0,
+            )
+            for tp in watch.partitions:
+                self._replicas.watch(watch, tp)
+        operation = DelayedFetch(self, params, requests, results, watch, on_done)
+        if watch.waiting is not None:
+            # A session has one request under way; whoever sends another has given the first up.
+            watch.waiting.complete()
+        watch.waiting = operation
+        return operation
+
+    def release(self, watch: FetchWatch) -> None:
+        """The wait of a fetch without a session is over."""
+        for tp in watch.partitions:
+            self._replicas.unwatch(watch, tp)
+
+    def refresh(self, operation: DelayedFetch) -> bool:
+        """Look again at what has news; returns whether there is something to say at once."""
+        watch = operation.watch
+        if not watch.dirty:
+            return False
+        requests: list[Any] = []
+        for tp in watch.dirty:
+            request = watch.partitions.get(tp)
+            if request is not None:
+                requests.append(request)
+        if operation.owns_watch:
+            watch.dirty.clear()
+        results: list[FetchResult] = []
+        effects = Effects()
+        found, urgent = self.look(operation.params, requests, results, effects)
+        for result in results:
+            position = operation.index.get(result.topic_partition)
+            if position is None:
+                operation.index[result.topic_partition] = len(operation.results)
+                operation.results.append(result)
+            else:
+                operation.size -= operation.results[position].size
+                operation.results[position] = result
+        operation.size += found
+        effects.run()
+        return urgent
+
+
+def _diverging_epoch(replica_log: ReplicaLog, request: FetchPartition, end: int) -> tuple[int, int] | None:
+    """Where the fetcher's log and this one part (KIP-595), ``None`` where they agree up to the fetch offset."""
+    last = request.last_fetched_epoch
+    if last == replica_log.latest_epoch:
+        return None if request.fetch_offset <= end else (last, end)
+    epoch, end_offset = replica_log.end_offset_for_epoch(last)
+    if epoch < 0 or end_offset < 0:
+        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < last or end_offset < request.fetch_offset:
+        return epoch, end_offset
+    return None

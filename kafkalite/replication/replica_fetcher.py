@@ -1,0 +1,328 @@
+"""One follower's connection to one leader: fetch, append, fetch again.
+
+Answers to: ``kafka.server.{AbstractFetcherThread,ReplicaFetcherThread}``. Deterministic.
+
+One request is under way; a second one interrupts its long poll where partitions were added meanwhile, so that a new
+leader hears of its followers at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import spawn
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.file_system import LogDirFailure
+from kafkalite.replication.effects import Effects
+from kafkalite.replication.follower_session import FollowerSession, PartitionFetch
+from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.replication_config import ReplicationConfig
+from kafkalite.replication.replication_quotas import ReplicationQuotaManager, is_throttled
+
+if TYPE_CHECKING:
+    from kafkalite.protocol.fetch import FetchPartitionResponse, FetchResponse
+    from kafkalite.replication.ports import LeaderEndPoint
+
+log = logging.getLogger(__name__)
+
+_FIRST_BACKOFF = 0.02
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+    }
+)
+
+
+class ReplicaFetcher:
+    """Replicates its partitions from one leader. ``open_end_point`` raises where the leader's address is not known."""
+
+    def __init__(
+        self,
+        config: ReplicationConfig,
+        leader: int,
+        open_end_point: Callable[[], LeaderEndPoint],
+        on_dir_failure: Callable[[str], None],
+        quota: ReplicationQuotaManager,
+        clock: Clock,
+    ) -> None:
+        self._config = config
+        self.leader = leader
+        self._open = open_end_point
+        self._on_dir_failure = on_dir_failure
+        self._quota = quota
+        self._clock = clock
+        self._partitions: dict[TopicPartition, PartitionFetch] = {}
+        self.session = FollowerSession(config)
+        self._end_point: LeaderEndPoint | None = None
+        self._outstanding = 0
+        self._attempts = 0
+        self._retry: Timer | None = None
+        self._held_back: list[PartitionFetch] = []
+        self._hold: Timer | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    # Partitions
+
+    def add(self, partition: Partition) -> None:
+        """Fetch ``partition`` from the end of its log; :meth:`kick` sends the request."""
+        tp = partition.topic_partition
+        fetch = PartitionFetch(partition)
+        self._partitions[tp] = fetch
+        self.session.put(tp, fetch)
+
+    def partition(self, tp: TopicPartition) -> Partition:
+        """The partition ``tp`` that is fetched here."""
+        return self._partitions[tp].partition
+
+    def remove(self, tp: TopicPartition) -> None:
+        """Fetch ``tp`` no longer; what is on its way for it is dropped."""
+        if self._partitions.pop(tp, None) is not None:
+            self.session.drop(tp)
+
+    def close(self) -> None:
+        """Stop for good."""
+        self._closed = True
+        self._partitions.clear()
+        for timer in (self._retry, self._hold):
+            if timer is not None:
+                timer.cancel()
+        if self._end_point is not None:
+            self._end_point.close()
+            self._end_point = None
+
+    def kick(self) -> None:
+        """Send a request now where none is under way, or where the one that is does not know of a change."""
+        if self._closed or self._retry is not None or not self._partitions:
+            return
+        if self._quota.limited:
+            self._hold_back()
+        if self._outstanding == 0:
+            # Leaders answer an empty request at once: one must not be sent while all partitions are left out.
+            if self.session.has_partitions:
+                self._send()
+        elif self._outstanding == 1 and self.session.can_interrupt:
+            self._send()
+
+    # Requests
+
+    def _send(self) -> None:
+        if self._end_point is None:
+            try:
+                self._end_point = self._open()
+            except Exception as error:
+                log.info("leader %d cannot be reached: %s", self.leader, error)
+                self._back_off()
+                return
+        request, version = self.session.build()
+        self._outstanding += 1
+        spawn(
+            self._exchange(self._end_point, request, version, self.session.generation, self.session.request_number),
+            f"fetching from {self.leader}",
+        )
+
+    async def _exchange(
+        self, end_point: LeaderEndPoint, request: Any, version: int, generation: int, number: int
+    ) -> None:
+        try:
+            response = await end_point.fetch(request, version)
+        except Exception as error:
+            self._outstanding -= 1
+            if end_point is self._end_point:
+                log.info("fetching from leader %d failed: %s", self.leader, error)
+                end_point.close()
+                self._end_point = None
+                self.session.reset()
+                self._back_off()
+            elif self._outstanding == 0:
+                self.kick()
+            return
+        self._outstanding -= 1
+        effects = Effects()
+        if generation == self.session.generation and not self._closed:
+            try:
+                self._take(response, number, effects)
+            except Exception:
+                log.exception("an answer of leader %d could not be taken", self.leader)
+                self.session.reset()
+                self._back_off()
+        if self._outstanding == 0:
+            self.kick()
+        effects.run()
+
+    def _back_off(self) -> None:
+        if self._closed or self._retry is not None:
+            return
+        delay = min(_FIRST_BACKOFF * (1 << min(self._attempts, 10)), self._config.replica_fetch_backoff_ms / 1000)
+        self._attempts += 1
+        self._retry = self._clock.call_later(delay, self._retry_now)
+
+    def _retry_now(self) -> None:
+        self._retry = None
+        if self._outstanding == 0:
+            self.kick()
+
+    # Answers
+
+    def _take(self, response: FetchResponse, number: int, effects: Effects) -> None:
+        if response.error:
+            # By id: the leader does not know the topic yet, or knows another of that name.
+            if response.error not in _SESSION_ERRORS:
+                self._back_off()
+            self.session.reset()
+            return
+        self._attempts = 0
+        session = self.session
+        session.answered(response.session_id)
+        topics = session.topics
+        for answer in response.partitions:
+            topic = answer.topic if answer.topic is not None else topics.get(answer.topic_id)
+            fetch = self._partitions.get((topic, answer.partition))  # type: ignore[call-overload]
+            # An answer to a question asked before the offset changed says nothing any more.
+            if fetch is None or fetch.delayed or fetch.sent_in > number:
+                continue
+            partition = fetch.partition
+            if partition.role is not Role.FOLLOWER or partition.leader_epoch != fetch.leader_epoch:
+                continue
+            self._take_partition(partition, fetch, answer, effects)
+
+    def _take_partition(
+        self, partition: Partition, fetch: PartitionFetch, answer: FetchPartitionResponse, effects: Effects
+    ) -> None:
+        tp = partition.topic_partition
+        try:
+            if answer.error:
+                self._refused(fetch, answer)
+            elif answer.diverging_epoch is not None:
+                self._truncate(fetch, *answer.diverging_epoch)
+            else:
+                self._append(partition, fetch, answer, effects)
+        except LogDirFailure as failure:
+            self._on_dir_failure(failure.log_dir)
+        except Exception as error:
+            if isinstance(error, ApiError):
+                log.warning("%s: what leader %d sent at %d was refused: %s", tp, self.leader, fetch.offset, error)
+            else:
+                log.exception("%s: what leader %d sent at %d was refused", tp, self.leader, fetch.offset)
+            fetch.offset = partition.log.log_end_offset
+            self._delay(fetch)
+
+    def _append(
+        self, partition: Partition, fetch: PartitionFetch, answer: FetchPartitionResponse, effects: Effects
+    ) -> None:
+        replica_log = partition.log
+        records = answer.records
+        if records:
+            replica_log.append_replicated(records)  # type: ignore[arg-type]
+            fetch.offset = replica_log.log_end_offset
+            self.session.put(partition.topic_partition, fetch)
+            if self._quota.limited and self._is_throttled(fetch):
+                self._quota.record(len(records))
+        fetch.in_sync = answer.high_watermark <= fetch.offset
+        fetch.attempts = 0
+        high_watermark = min(answer.high_watermark, replica_log.log_end_offset)
+        if high_watermark > replica_log.high_watermark:
+            replica_log.update_high_watermark(high_watermark)
+            if partition.watches:
+                effects.high_watermark(partition)
+        # The leader may have deleted records: its log start is ours, but never beyond what we have.
+        log_start = min(answer.log_start_offset, replica_log.high_watermark)
+        if log_start > replica_log.log_start_offset:
+            replica_log.increment_log_start_offset(log_start)
+            self.session.put(partition.topic_partition, fetch)
+
+    def _truncate(self, fetch: PartitionFetch, epoch: int, end_offset: int) -> None:
+        """The leader's newest epoch not above ours is ``epoch`` and ends at ``end_offset`` (KIP-101, KIP-279, KIP-595).
+
+        Where we do not know that epoch, we cut to the end of our own newest epoch below it and ask again: no step
+        cuts more than what certainly differs.
+        """
+        replica_log = fetch.partition.log
+        own_epoch, own_end = replica_log.end_offset_for_epoch(epoch)
+        if own_epoch < 0:
+            to = end_offset
+        elif own_epoch == epoch:
+            to = min(own_end, end_offset)
+        else:
+            to = own_end
+        to = max(min(to, replica_log.log_end_offset), 0)
+        log.info("%s: truncating from %d to %d", fetch.partition.topic_partition, replica_log.log_end_offset, to)
+        replica_log.truncate_to(to)
+        fetch.offset = replica_log.log_end_offset
+        self.session.put(fetch.partition.topic_partition, fetch)
+
+    def _start_at(self, fetch: PartitionFetch, offset: int) -> None:
+        fetch.partition.log.truncate_fully_and_start_at(offset)
+        fetch.offset = offset
+        self.session.put(fetch.partition.topic_partition, fetch)
+
+    def _refused(self, fetch: PartitionFetch, answer: FetchPartitionResponse) -> None:
+        tp = fetch.partition.topic_partition
+        if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE and answer.log_start_offset >= 0:
+            if fetch.offset < answer.log_start_offset:
+                log.info("%s: the leader's log starts at %d only", tp, answer.log_start_offset)
+                self._start_at(fetch, answer.log_start_offset)
+                return
+            end = min(fetch.offset, max(answer.high_watermark, answer.log_start_offset))
+            if end < fetch.offset:
+                log.info("%s: ahead of the leader, truncating to %d", tp, end)
+                fetch.partition.log.truncate_to(end)
+                fetch.offset = fetch.partition.log.log_end_offset
+                self.session.put(tp, fetch)
+                return
+        log.debug("%s: leader %d answers error %d", tp, self.leader, answer.error)
+        self._delay(fetch)
+
+    def _delay(self, fetch: PartitionFetch) -> None:
+        """Leave the partition out for a while. The leader may only not have heard yet that it leads: be quick at
+        first.
+        """
+        tp = fetch.partition.topic_partition
+        delay = min(_FIRST_BACKOFF * (1 << min(fetch.attempts, 10)), self._config.replica_fetch_backoff_ms / 1000)
+        fetch.attempts += 1
+        fetch.delayed = True
+        self.session.drop(tp)
+        self._clock.call_later(delay, self._resume, tp, fetch)
+
+    def _resume(self, tp: TopicPartition, fetch: PartitionFetch) -> None:
+        fetch.delayed = False
+        if self._partitions.get(tp) is fetch and not self._closed:
+            self.session.put(tp, fetch)
+            self.kick()
+
+    # The follower's quota
+
+    def _is_throttled(self, fetch: PartitionFetch) -> bool:
+        listed = fetch.partition.log.config.follower_replication_throttled_replicas
+        return is_throttled(listed, fetch.partition.topic_partition.partition, self._config.broker_id)
+
+    def _hold_back(self) -> None:
+        """Where the quota is exceeded, leave throttled partitions out until it is not; never those in sync."""
+        if not self._quota.is_exceeded():
+            return
+        for tp, fetch in self._partitions.items():
+            if not fetch.delayed and not fetch.in_sync and self._is_throttled(fetch):
+                fetch.delayed = True
+                self.session.drop(tp)
+                self._held_back.append(fetch)
+        if self._held_back and self._hold is None:
+            # Not for long: the limit may be raised meanwhile.
+            wait = min(self._quota.wait_s(), self._config.replica_fetch_backoff_ms / 1000)
+            self._hold = self._clock.call_later(wait, self._let_go)
+
+    def _let_go(self) -> None:
+        self._hold = None
+        held_back, self._held_back = self._held_back, []
+        for fetch in held_back:
+            tp = fetch.partition.topic_partition
+            fetch.delayed = False
+            if self._partitions.get(tp) is fetch:
+                self.session.put(tp, fetch)
+        self.kick()

@@ -1,0 +1,437 @@
+"""The replicas of this broker: appends, fetches, leadership.
+
+Answers to: ``kafka.server.ReplicaManager``. Deterministic.
+
+What is long lives elsewhere: taking over states in ``roles``, ending them in ``stopping``, reading in ``reads``, ISR
+changes in ``isr_updates``, following in ``fetcher``, offsets in ``offsets``. Appending is here, the one way in;
+everything that waits is completed last (``effects``).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest, StopReplicaRequest
+from kafkalite.cluster.model import LeaderAndIsr
+from kafkalite.common.clock import Clock, Timer
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.purgatory import Purgatory
+from kafkalite.common.tasks import Future, Lane
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.file_system import LogDirFailure
+from kafkalite.record.validation import RecordValidationError
+from kafkalite.replication.alter_log_dirs import AlterLogDirs
+from kafkalite.replication.controller_fence import ControllerFence
+from kafkalite.replication.delayed_operations import DelayedFetch, DelayedProduce
+from kafkalite.replication.effects import Effects
+from kafkalite.replication.fetch_reader import FetchReader
+from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.replication.isr_updates import IsrUpdates
+from kafkalite.replication.offset_queries import OffsetQueries
+from kafkalite.replication.partition import Partition
+from kafkalite.replication.partition_table import PartitionTable
+from kafkalite.replication.ports import (
+    BrokerDirectory,
+    IsrPort,
+    LeaderConnector,
+    LogStore,
+    OfflineListener,
+    TopicConfigs,
+)
+from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
+from kafkalite.replication.replica_selector import RackAwareReplicaSelector
+from kafkalite.replication.replica_stopper import ReplicaStopper
+from kafkalite.replication.replication_config import RACK_AWARE_SELECTOR, ReplicationConfig
+from kafkalite.replication.replication_quotas import ReplicationQuotas
+from kafkalite.replication.results import (
+    DeleteRecordsResult,
+    EpochEndOffset,
+    FetchParams,
+    FetchResult,
+    LogDirDescription,
+    OffsetResult,
+    ProduceResult,
+)
+from kafkalite.replication.role_applier import RoleApplier
+from kafkalite.zk.zk_client import SessionState
+
+if TYPE_CHECKING:
+    from kafkalite.protocol.fetch import FetchPartition
+
+log = logging.getLogger(__name__)
+
+_NONE = ErrorCode.NONE
+_REFUSAL_PAUSE = 1.0
+_REFUSAL_PAUSE_MAX = 60.0
+"""Seconds after which replicas that a full directory refused are asked for again, at first and at most."""
+
+
+class ReplicaManager:
+    """Every replica that this broker holds. One reactor thread calls it.
+
+    ``on_offline`` is called with the partitions of a log directory that failed, ``on_refused`` some time after replicas
+    were not taken over because a directory refused them for the moment: it was full, or descriptors were lacking.
+    """
+
+    def __init__(
+        self,
+        config: ReplicationConfig,
+        logs: LogStore,
+        metadata: BrokerDirectory,
+        isr: IsrPort,
+        connect: LeaderConnector,
+        topic_configs: TopicConfigs,
+        clock: Clock,
+    ) -> None:
+        self.config = config
+        self.on_offline: OfflineListener = lambda _: None
+        self.on_refused: Callable[[], object] = lambda: None
+        self._logs = logs
+        self._clock = clock
+        self._time_ms = clock.time_ms
+        self.replicas = PartitionTable(config.broker_id, metadata)
+        self.partitions = self.replicas.partitions
+        self._produces = Purgatory("Produce", clock)
+        self._fetches = Purgatory("Fetch", clock)
+        self._isr = IsrUpdates(config, self.replicas, isr, clock)
+        self.quotas = ReplicationQuotas(config, clock)
+        self._fetchers = ReplicaFetcherManager(
+            config, metadata, connect, logs.handle_failure, self.quotas.follower, clock
+        )
+        self._fence = ControllerFence()
+        self._stopping = ReplicaStopper(self.replicas, logs, self._fetchers, self._fence)
+        self._roles = RoleApplier(
+            self.replicas, logs, self._fetchers, topic_configs, clock, self._fence, self._stopping
+        )
+        self._offsets = OffsetQueries(self.replicas, logs, Purgatory("DeleteRecords", clock))
+        selector = (
+            RackAwareReplicaSelector(metadata, config.rack)
+            if config.replica_selector_class == RACK_AWARE_SELECTOR
+            else None
+        )
+        self._reader = FetchReader(self.replicas, logs, self._isr, selector, self.quotas.leader, clock.monotonic)
+        self._moves = AlterLogDirs(self.replicas, logs, self.quotas.alter_log_dirs, clock)
+        # What is decided about partitions is taken over one thing at a time, in the order in which it came.
+        self._lane = Lane("replica states", self._take_over)
+        logs.on_dir_failure = self._directory_failed
+        self._isr.on_newer = self._found_newer
+        self._roles.on_outcomes = self._look_for_refusals
+        self._refusal_timer: Timer | None = None
+        self._refusal_pause = _REFUSAL_PAUSE
+        self._isr.start()
+        self._checkpoint_timer = clock.call_later(
+            config.replica_high_watermark_checkpoint_interval_ms / 1000, self._checkpoint
+        )
+
+    # Producing
+
+    def append_records(
+        self,
+        timeout_ms: int,
+        required_acks: int,
+        entries: Sequence[tuple[TopicPartition, memoryview]],
+        on_done: Callable[[list[ProduceResult]], object],
+        *,
+        from_client: bool = True,
+    ) -> None:
+        """Append to the leaders here; results stand in the order of ``entries``.
+
+        ``on_done`` is called before this returns unless ``required_acks`` is -1 and something is to be waited for.
+        """
+        if required_acks not in (-1, 0, 1):
+            on_done([ProduceResult(tp, ErrorCode.INVALID_REQUIRED_ACKS) for tp, _ in entries])
+            return
+        now_ms = self._time_ms()
+        partitions = self.partitions
+        results: list[ProduceResult] = []
+        effects: Effects | None = None
+        waiting: DelayedProduce | None = None
+        for tp, records in entries:
+            partition = partitions.get(tp)
+            if partition is None:
+                results.append(ProduceResult(tp, self.replicas.absence(tp)))
+                continue
+            replica_log = partition.log
+            old_end = replica_log.log_end_offset
+            try:
+                info = partition.append_as_leader(records, required_acks, now_ms, from_client)
+            except Exception as error:
+                results.append(self._append_failed(partition, error))
+                continue
+            result = ProduceResult(tp, _NONE, info.first_offset, info.log_append_time, info.log_start_offset)
+            results.append(result)
+            end = replica_log.log_end_offset
+            if end != old_end:
+                if partition.all_caught_up and partition.followers:
+                    partition.fell_behind(old_end, self._clock.monotonic())
+                if partition.watches:
+                    if effects is None:
+                        effects = Effects()
+                    effects.appended(partition)
+                if not partition.high_watermark_followers:
+                    # No follower counts: what is in this log is committed.
+                    replica_log.update_high_watermark(end)
+                    if partition.watches or partition.produce_waits:
+                        if effects is None:
+                            effects = Effects()
+                        effects.high_watermark(partition)
+            if required_acks == -1 and info.last_offset >= replica_log.high_watermark:
+                result.error = ErrorCode.REQUEST_TIMED_OUT
+                if waiting is None:
+                    waiting = DelayedProduce(timeout_ms / 1000, results, on_done)
+                waiting.pending += 1
+                partition.produce_waits.append((info.last_offset + 1, waiting, result))
+        if waiting is None:
+            on_done(results)
+        else:
+            self._produces.try_complete_else_watch(waiting, ())
+        if effects is not None:
+            effects.run()
+
+    def _append_failed(self, partition: Partition, error: Exception) -> ProduceResult:
+        tp = partition.topic_partition
+        if isinstance(error, ApiError):
+            records = error.record_errors if isinstance(error, RecordValidationError) else ()
+            return ProduceResult(tp, error.code, error_message=error.message or None, record_errors=records)
+        if isinstance(error, LogDirFailure):
+            self._logs.handle_failure(error.log_dir)
+            return ProduceResult(tp, ErrorCode.KAFKA_STORAGE_ERROR)
+        log.error("appending to %s failed", tp, exc_info=error)
+        return ProduceResult(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    # Fetching
+
+    def fetch(
+        self,
+        params: FetchParams,
+        partitions: Sequence[FetchPartition],
+        on_done: Callable[[list[FetchResult]], object],
+    ) -> DelayedFetch | None:
+        """Read ``partitions`` (``topic`` filled in by the caller, ``None`` for an id that it does not know).
+
+        With ``params.watch`` also what is dirty there. Results stand in the order of ``partitions``, then the dirty
+        ones; while the fetch waits more dirty ones may be added. ``on_done`` is called at once where there is
+        something to say; else what waits is returned.
+        """
+        waiting = None
+        requests: list[FetchPartition] = list(partitions)
+        watch = params.watch
+        if watch is not None and watch.dirty:
+            named = {(request.topic, request.partition) for request in requests}
+            for tp in watch.dirty:
+                request = watch.partitions.get(tp)
+                if request is not None and tp not in named:
+                    requests.append(request)
+        results: list[FetchResult] = []
+        effects = Effects()
+        size, urgent = self._reader.look(params, requests, results, effects)
+        if urgent or size >= params.min_bytes or params.max_wait_ms <= 0 or not (requests or watch is not None):
+            self._reader.sent(params, results)
+            on_done(results)
+        else:
+            waiting = self._reader.wait(params, requests, results, on_done)
+            self._fetches.try_complete_else_watch(waiting, ())
+        effects.run()
+        return waiting
+
+    def watch(self, watch: FetchWatch, tp: TopicPartition) -> None:
+        """``tp`` entered the fetch session of ``watch``: it hears of news of ``tp`` from now on."""
+        self.replicas.watch(watch, tp)
+
+    def unwatch(self, watch: FetchWatch, tp: TopicPartition) -> None:
+        """``tp`` left the session of ``watch``."""
+        self.replicas.unwatch(watch, tp)
+
+    def unwatch_all(self, watch: FetchWatch) -> None:
+        """The session of ``watch`` is over; a fetch that waits in it is answered."""
+        if watch.waiting is not None:
+            watch.waiting.complete()
+        for tp in list(watch.partitions):
+            self.replicas.unwatch(watch, tp)
+
+    # Offsets
+
+    async def list_offset(
+        self,
+        tp: TopicPartition,
+        timestamp: int,
+        isolation: int | None,
+        current_leader_epoch: int = -1,
+        from_follower_ok: bool = False,
+    ) -> OffsetResult:
+        """The offset for ``timestamp`` (ms; -1 latest, -2 earliest, -3 of the greatest timestamp, -4 earliest local).
+
+        ``isolation`` ``None`` is a follower's question (up to the log's end), else 0 or 1.
+        """
+        return self._offsets.list_offset(tp, timestamp, isolation, current_leader_epoch, not from_follower_ok)
+
+    def offsets_before(
+        self, tp: TopicPartition, timestamp: int, limit: int, to_consumer: bool = True, from_follower_ok: bool = False
+    ) -> list[int]:
+        """What the oldest version of ListOffsets asks: where segments start, newest first. Raises ``ApiError``."""
+        return self._offsets.offsets_before(tp, timestamp, limit, to_consumer, not from_follower_ok)
+
+    def end_offset_for_epoch(self, tp: TopicPartition, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
+        """The newest leader epoch not above ``epoch`` in the leader's log, and where it ends."""
+        return self._offsets.end_offset_for_epoch(tp, current_leader_epoch, epoch)
+
+    def delete_records(
+        self,
+        timeout_ms: int,
+        offsets: Mapping[TopicPartition, int],
+        on_done: Callable[[dict[TopicPartition, DeleteRecordsResult]], object],
+    ) -> None:
+        """Delete what is below these offsets (-1: the high watermark) and wait until all live replicas did."""
+        self._offsets.delete_records(timeout_ms, offsets, on_done)
+
+    def describe_log_dirs(self, partitions: Iterable[TopicPartition] | None = None) -> list[LogDirDescription]:
+        """What lies in the log directories, of ``partitions`` or of all."""
+        return self._offsets.describe_log_dirs(partitions)
+
+    async def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """Move replicas to other log directories of this broker; an error (or NONE, once that has begun) for each."""
+
+        async def alter() -> dict[TopicPartition, ErrorCode]:
+            return self._moves.alter(wanted)
+
+        answer: dict[TopicPartition, ErrorCode] = await self._in_lane(alter)
+        return answer
+
+    # Leadership
+
+    def _in_lane(self, work: Callable[[], Awaitable[Any]]) -> Future[Any]:
+        outcome: Future[Any] = Future()
+        self._lane.put((work, outcome))
+        return outcome
+
+    async def _take_over(self, event: tuple[Callable[[], Awaitable[Any]], Future[Any]]) -> None:
+        work, outcome = event
+        try:
+            result = await work()
+        except Exception as error:
+            outcome.errback(error)
+        else:
+            outcome.callback(result)
+
+    async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> ControlResponse:
+        """The controller's request; STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH where it comes too late."""
+        answer: ControlResponse = await self._in_lane(lambda: self._roles.leader_and_isr(request))
+        self._moves.resume()
+        self._drop_departed(request.states)
+        # Most such requests follow the coming or going of a broker.
+        self._offsets.brokers_changed()
+        return answer
+
+    async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
+        """Stop, and perhaps delete, replicas; fenced as :meth:`become_leader_or_follower`."""
+        answer: ControlResponse = await self._in_lane(lambda: self._stopping.stop_replicas(request))
+        return answer
+
+    async def apply_states(self, states: Sequence[LeaderAndIsr]) -> None:
+        """States as read from ZooKeeper; those of partitions that are not held here are passed over."""
+        mine = [
+            state
+            for state in states
+            if self.config.broker_id in state.replicas or state.topic_partition in self.partitions
+        ]
+        if mine:
+            await self._in_lane(lambda: self._roles.apply(mine, from_controller=False))
+            self._moves.resume()
+            self._drop_departed(mine)
+
+    def _drop_departed(self, states: Iterable[LeaderAndIsr]) -> None:
+        held = [self.partitions.get(state.topic_partition) for state in states]
+        self._isr.drop_departed(partition for partition in held if partition is not None)
+
+    async def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
+        """ZooKeeper has these topics, of these ids, no longer: they are not served any more. Their logs stay."""
+
+        async def stop() -> None:
+            self._stopping.topics_gone(topics)
+
+        await self._in_lane(stop)
+
+    def _found_newer(self, state: LeaderAndIsr) -> None:
+        self._in_lane(lambda: self._roles.apply([state], from_controller=False)).addErrback(
+            lambda failure: log.error("taking over %s failed: %s", state, failure.value)
+        )
+
+    def _look_for_refusals(self, outcomes: Collection[ErrorCode]) -> None:
+        """Ask for what was refused once more, later and later, because nothing else tells that there is room again."""
+        if ErrorCode.KAFKA_STORAGE_ERROR not in outcomes:
+            self._refusal_pause = _REFUSAL_PAUSE
+        elif self._refusal_timer is None and not any(self._logs.offline_dirs):
+            self._refusal_timer = self._clock.call_later(self._refusal_pause, self._ask_for_refused)
+            self._refusal_pause = min(2 * self._refusal_pause, _REFUSAL_PAUSE_MAX)
+
+    def _ask_for_refused(self) -> None:
+        self._refusal_timer = None
+        # What a failed directory had comes back with a restart only.
+        if not any(self._logs.offline_dirs):
+            self.on_refused()
+
+    def _directory_failed(self, log_dir: str) -> None:
+        failed = self._stopping.directory_failed(log_dir)
+        if failed:
+            self.on_offline(failed)
+
+    # The session and the cluster
+
+    def registered(self, broker_epoch: int, session: int) -> None:
+        """This broker's znode was made in ``session`` with czxid ``broker_epoch``. Call after every registration."""
+        self._fence.broker_epoch = broker_epoch
+        self._isr.session = session
+        self._fetchers.set_broker_epoch(broker_epoch)
+        self._isr.resumed()
+
+    def on_zk_state(self, state: SessionState) -> None:
+        """SUSPENDED: go on, but change no ISR. EXPIRED: lead nothing until :meth:`registered` and new states."""
+        if state is SessionState.SUSPENDED:
+            self._isr.suspended()
+        elif state is SessionState.EXPIRED:
+            self._isr.expired()
+            self._stopping.stop_leading()
+        elif self._isr.session:
+            self._isr.resumed()
+
+    async def withdraw(self) -> None:
+        """Lead nothing and change no ISR any more: this broker is about to take its registration back.
+
+        A controller that was elected since leaderships were handed over may have given some back.
+        """
+        self._isr.close()
+        self._stopping.stop_leading()
+        await self._isr.written()
+
+    def resize_fetchers(self, number: int) -> None:
+        """``num.replica.fetchers`` changed."""
+        self._fetchers.resize(number)
+
+    def brokers_changed(self) -> None:
+        """The set of live brokers changed: ISR candidates and deletions of records are looked at again."""
+        self._isr.look_again()
+        self._isr.drop_departed(self.replicas.leaders())
+        self._offsets.brokers_changed()
+
+    def _checkpoint(self) -> None:
+        self._checkpoint_timer = self._clock.call_later(
+            self.config.replica_high_watermark_checkpoint_interval_ms / 1000, self._checkpoint
+        )
+        if self.partitions:
+            self._logs.checkpoint_high_watermarks()
+
+    async def shutdown(self) -> None:
+        """Stop fetching and waiting; the logs are closed by their manager."""
+        self._checkpoint_timer.cancel()
+        if self._refusal_timer is not None:
+            self._refusal_timer.cancel()
+        self._lane.close()
+        self._isr.close()
+        self._moves.close()
+        self._fetchers.shutdown()
+        self._produces.shutdown()
+        self._fetches.shutdown()
+        self._logs.checkpoint_high_watermarks()

@@ -1,0 +1,137 @@
+"""Ends of replicas: by the controller's word, with their topic, with their log directory, with the session.
+
+Answers to: ``kafka.server.ReplicaManager`` (``stopReplicas``, ``handleLogDirFailure``). Deterministic.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+
+from kafkalite.cluster.control import (
+    EPOCH_DURING_DELETE,
+    ControlResponse,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+)
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.log.file_system import LogDirFailure
+from kafkalite.replication.controller_fence import UNREGISTERED, ControllerFence, differs
+from kafkalite.replication.effects import Effects
+from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.partition_table import PartitionTable
+from kafkalite.replication.ports import LogStore
+from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
+
+log = logging.getLogger(__name__)
+
+
+class ReplicaStopper:
+    """Stops replicas, and deletes what is to be deleted."""
+
+    def __init__(
+        self, replicas: PartitionTable, logs: LogStore, fetchers: ReplicaFetcherManager, fence: ControllerFence
+    ) -> None:
+        self._replicas = replicas
+        self._logs = logs
+        self._fetchers = fetchers
+        self._fence = fence
+
+    async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
+        """The controller's word to stop, and perhaps to delete, replicas."""
+        error = self._fence.check(request.controller_epoch, request.broker_epoch)
+        if error:
+            return ControlResponse(error)
+        outcomes = []
+        for stop in request.partitions:
+            try:
+                outcome = await self._stop_one(stop)
+            except LogDirFailure as failure:
+                self._logs.handle_failure(failure.log_dir)
+                outcome = ErrorCode.KAFKA_STORAGE_ERROR
+            except Exception:
+                log.exception("%s: stopping it failed", stop.topic_partition)
+                outcome = ErrorCode.UNKNOWN_SERVER_ERROR
+            outcomes.append((stop.topic_partition, outcome))
+        return ControlResponse(ErrorCode.NONE, tuple(outcomes))
+
+    async def _stop_one(self, stop: StopReplicaPartitionState) -> ErrorCode:
+        tp = stop.topic_partition
+        partition = self._replicas.partitions.get(tp)
+        if partition is not None:
+            if differs(partition.state.topic_id, stop.topic_id):
+                # About the topic that had this name before: nothing of it is left here.
+                self._fence.retire(stop.topic_id)
+                return ErrorCode.NONE
+            if partition.role is Role.OFFLINE:
+                return ErrorCode.KAFKA_STORAGE_ERROR
+            if stop.leader_epoch >= 0 and stop.leader_epoch < partition.leader_epoch:
+                return ErrorCode.FENCED_LEADER_EPOCH
+        if not stop.delete:
+            if partition is not None:
+                self.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            return ErrorCode.NONE
+        stored = self._logs.get(tp)
+        if partition is None and (stored is None or differs(stored.topic_id, stop.topic_id)):
+            if stop.leader_epoch == EPOCH_DURING_DELETE:
+                self._fence.retire(stop.topic_id)
+            return ErrorCode.NONE
+        await self.delete(tp, stop.topic_id if stop.leader_epoch == EPOCH_DURING_DELETE else None)
+        return ErrorCode.NONE
+
+    def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
+        """ZooKeeper no longer has ``topics``: stop their replicas, where of that topic id. Their logs stay.
+
+        A deletion by the controller reaches each replica as StopReplica, which deletes, before the znodes go. Znodes
+        that go without it (by hand, by a lost ensemble) are no order to destroy data.
+        """
+        for tp, partition in list(self._replicas.partitions.items()):
+            topic_id = topics.get(tp.topic)
+            if topic_id is None or partition.role is Role.OFFLINE or differs(partition.state.topic_id, topic_id):
+                continue
+            log.warning("%s is no longer in ZooKeeper: it is not served any more, its log stays on disk", tp)
+            self._replicas.drop(tp)
+            self.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for topic_id in topics.values():
+            self._fence.retire(topic_id)
+
+    async def delete(self, tp: TopicPartition, topic_id: uuid.UUID | None) -> None:
+        """Stop a replica and delete its log; with ``topic_id``, nothing said of that topic counts any more."""
+        partition = self._replicas.partitions.get(tp)
+        if partition is not None:
+            self._replicas.drop(tp)
+            self.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._fence.retire(topic_id)
+        if self._logs.get(tp) is not None:
+            await self._logs.delete(tp)
+
+    def stop(self, partition: Partition, role: Role, error: ErrorCode) -> None:
+        """Neither lead nor follow; whoever waits for the partition is answered with ``error``."""
+        self._fetchers.remove(partition.topic_partition)
+        effects = Effects()
+        partition.stop(role)
+        effects.left(partition, error)
+        effects.run()
+
+    def stop_leading(self) -> None:
+        """The session, or the registration, is over: another may have been elected. Followers go on.
+
+        Until the broker is registered anew, everything that is decided about it was meant for the life that ended.
+        """
+        self._fence.broker_epoch = UNREGISTERED
+        effects = Effects()
+        for partition in self._replicas.leaders():
+            partition.stop()
+            effects.left(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        effects.run()
+
+    def directory_failed(self, log_dir: str) -> list[TopicPartition]:
+        """The partitions in ``log_dir`` go offline; returns them."""
+        failed = []
+        for partition in list(self._replicas.partitions.values()):
+            if partition.log is not None and partition.log.log_dir == log_dir and partition.role is not Role.OFFLINE:
+                self.stop(partition, Role.OFFLINE, ErrorCode.KAFKA_STORAGE_ERROR)
+                failed.append(partition.topic_partition)
+        return failed

@@ -1,0 +1,120 @@
+"""Bandwidth limits of replication (KIP-73): how many bytes passed lately, and whether that was too much.
+
+Answers to: ``kafka.server.{ReplicationQuotaManager,QuotaFactory.QuotaManagers}`` and the ``SimpleRate`` that they
+measure with. Deterministic.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kafkalite.common.clock import Clock
+from kafkalite.replication.replication_config import ReplicationConfig
+
+UNLIMITED: Final = (1 << 63) - 1
+LEADER_RATE: Final = "leader.replication.throttled.rate"
+FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
+_SHORTEST_WAIT_S: Final = 0.001
+"""What was rounded away must not make a wait of no time, which would be asked for without end."""
+ALTER_LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+def is_throttled(listed: Sequence[str], partition: int, broker_id: int) -> bool:
+    """Whether ``listed`` (a topic's ``*.replication.throttled.replicas``) has that replica.
+
+    The elements are ``partition:broker`` pairs, or there is the one element ``*`` for all replicas.
+    """
+    if not listed:
+        return False
+    return listed[0] == "*" or f"{partition}:{broker_id}" in listed
+
+
+class ReplicationQuotaManager:
+    """One limit, in bytes per second, over sliding windows: ``samples`` of them, ``window`` seconds each.
+
+    The rate is what passed since the oldest window began, by the time since then, and at least by one window: a
+    transfer may begin with one window's bytes at once, and what a pause left unused may be caught up within the
+    windows. What is recorded may exceed the limit (one batch may be larger than a second's share); the next bytes
+    then wait for longer.
+
+    ``limited`` is false while no rate is set: then nothing needs to be asked or recorded.
+    """
+
+    __slots__ = ("_clock", "_rate", "_span", "_sum", "_window", "_windows", "limited")
+
+    def __init__(self, clock: Clock, samples: int = 11, window: float = 1.0) -> None:
+        self._clock = clock
+        self._window = window
+        self._span = samples * window
+        self._rate = UNLIMITED
+        self._windows: deque[list[float]] = deque()
+        self._sum = 0.0
+        self.limited = False
+
+    @property
+    def rate(self) -> int:
+        """The limit in bytes per second."""
+        return self._rate
+
+    def update_rate(self, rate: int) -> None:
+        """Change the limit; what was recorded stays."""
+        self._rate = rate
+        self.limited = rate < UNLIMITED
+
+    def record(self, size: int) -> None:
+        """``size`` bytes passed now."""
+        now = self._clock.monotonic()
+        self._drop_old(now)
+        if not self._windows or now - self._windows[-1][0] >= self._window:
+            self._windows.append([now, 0.0])
+        self._windows[-1][1] += size
+        self._sum += size
+
+    def is_exceeded(self) -> bool:
+        """Whether the rate is above the limit now."""
+        if not self.limited:
+            return False
+        now = self._clock.monotonic()
+        self._drop_old(now)
+        if not self._windows:
+            return False
+        return self._sum > self._rate * max(now - self._windows[0][0], self._window)
+
+    def wait_s(self) -> float:
+        """Seconds until the limit is not exceeded any more, where nothing else is recorded meanwhile.
+
+        Where the oldest window expires sooner, the time until then: the rate must be looked at anew.
+        """
+        if not self.is_exceeded():
+            return 0.0
+        start = self._windows[0][0]
+        until = start + self._span
+        if self._rate > 0:
+            until = min(until, start + self._sum / self._rate)
+        return max(_SHORTEST_WAIT_S, until - self._clock.monotonic())
+
+    def _drop_old(self, now: float) -> None:
+        while self._windows and now - self._windows[0][0] >= self._span:
+            self._sum -= self._windows.popleft()[1]
+
+
+class ReplicationQuotas:
+    """The three limits of a broker: what it sends to followers, what it fetches, what it copies between directories."""
+
+    def __init__(self, config: ReplicationConfig, clock: Clock) -> None:
+        samples, window = config.replication_quota_window_num, config.replication_quota_window_size_seconds
+        self.leader = ReplicationQuotaManager(clock, samples, window)
+        self.follower = ReplicationQuotaManager(clock, samples, window)
+        self.alter_log_dirs = ReplicationQuotaManager(
+            clock,
+            config.alter_log_dirs_replication_quota_window_num,
+            config.alter_log_dirs_replication_quota_window_size_seconds,
+        )
+
+    def update_rates(self, values: Mapping[str, Any]) -> None:
+        """Take the rates over from the broker's configuration in force."""
+        self.leader.update_rate(values[LEADER_RATE])
+        self.follower.update_rate(values[FOLLOWER_RATE])
+        self.alter_log_dirs.update_rate(values[ALTER_LOG_DIRS_RATE])

@@ -1,0 +1,259 @@
+"""Taking over what was decided about partitions: one mechanism for the controller's requests and for ZooKeeper's
+states.
+
+Answers to: ``ReplicaManager.{becomeLeaderOrFollower,makeLeaders,makeFollowers}``. Deterministic.
+
+Fences: a request carries the controller's epoch and this broker's own (the czxid of its znode). A state read from
+ZooKeeper names this broker leader rightly only where it was written after the broker registered. States of one topic
+id are ordered; a topic id once replaced or deleted never comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest
+from kafkalite.cluster.model import LeaderAndIsr
+from kafkalite.common.clock import Clock
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import Future, gather
+from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
+from kafkalite.log.file_system import LogDirFailure
+from kafkalite.replication.controller_fence import ControllerFence, differs
+from kafkalite.replication.effects import Effects
+from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.partition_table import PartitionTable
+from kafkalite.replication.ports import LogStore, TopicConfigs
+from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
+from kafkalite.replication.replica_stopper import ReplicaStopper
+from kafkalite.zk.zk_client import ZkError
+
+log = logging.getLogger(__name__)
+
+_NONE = ErrorCode.NONE
+_BREATH = 50
+
+
+class RoleApplier:
+    """Makes leaders and followers. Its methods run one after the other.
+
+    ``on_outcomes`` is told the errors of each take-over.
+    """
+
+    def __init__(
+        self,
+        replicas: PartitionTable,
+        logs: LogStore,
+        fetchers: ReplicaFetcherManager,
+        topic_configs: TopicConfigs,
+        clock: Clock,
+        fence: ControllerFence,
+        stopping: ReplicaStopper,
+    ) -> None:
+        self._replicas = replicas
+        self._logs = logs
+        self._fetchers = fetchers
+        self._topic_configs = topic_configs
+        self._clock = clock
+        self._fence = fence
+        self._stopping = stopping
+        self.on_outcomes: Callable[[Collection[ErrorCode]], object] = lambda _: None
+
+    async def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
+        """The controller's word. The answer has an error for each partition."""
+        error = self._fence.check(request.controller_epoch, request.broker_epoch)
+        if error:
+            return ControlResponse(error)
+        self._fetchers.learn_brokers(request.brokers)
+        outcomes = await self.apply(request.states, from_controller=True)
+        return ControlResponse(_NONE, tuple(outcomes.items()))
+
+    async def apply(self, states: Sequence[LeaderAndIsr], *, from_controller: bool) -> dict[TopicPartition, ErrorCode]:
+        """Take ``states`` over where they are newer; an error (or NONE) for each partition.
+
+        What needs a new log waits for its topic's configuration. Where that cannot be read, the others go on: the
+        controller hears of it; who read the states from ZooKeeper gets the ``ZkError``, and comes again with them.
+        """
+        outcomes: dict[TopicPartition, ErrorCode] = {}
+        broker_epoch = self._fence.broker_epoch
+        wanted = [state for state in states if self._is_wanted(state, outcomes, from_controller)]
+        configs, unread = await self._read_configs(
+            dict.fromkeys(state.topic for state in wanted if self._needs_log(state))
+        )
+        effects = Effects()
+        for number, state in enumerate(wanted):
+            tp = state.topic_partition
+            if number and number % _BREATH == 0:
+                # Making logs takes its time: those that are ready begin, and the reactor serves others meanwhile.
+                effects.run()
+                self._fetchers.start_added()
+                await self._breathe()
+            # Configurations were waited for, deletions may be: an ISR change, a failed directory or the end of the
+            # session may have made the state old meanwhile.
+            if not self._is_wanted(state, outcomes, from_controller):
+                continue
+            if self._fence.broker_epoch != broker_epoch:
+                outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
+                continue
+            if state.topic in unread:
+                outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
+                continue
+            try:
+                outcomes[tp] = await self._apply_one(state, configs, effects)
+            except LogDirFailure as failure:
+                log.error("%s: %s", tp, failure)
+                self._logs.handle_failure(failure.log_dir)
+                outcomes[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+            except ApiError as refused:
+                log.error("%s: %s", tp, refused)
+                outcomes[tp] = refused.code
+            except Exception:
+                log.exception("%s: taking over %s failed", tp, state)
+                outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
+        effects.run()
+        self._fetchers.start_added()
+        self.on_outcomes(outcomes.values())
+        for error in unread.values():
+            if not from_controller:
+                raise error
+        return outcomes
+
+    async def _read_configs(self, topics: Iterable[str]) -> tuple[dict[str, object], dict[str, ZkError]]:
+        """The configurations of ``topics``, and why those that are missing could not be read."""
+        found: dict[str, object] = {}
+        unread: dict[str, ZkError] = {}
+
+        async def read(topic: str) -> None:
+            try:
+                found[topic] = await self._topic_configs(topic)
+            except ZkError as error:
+                log.warning("the configuration of topic %s cannot be read: %s", topic, error)
+                unread[topic] = error
+
+        await gather(read(topic) for topic in topics)
+        return found, unread
+
+    def _breathe(self) -> Future[None]:
+        breath: Future[None] = Future()
+        self._clock.call_later(0, breath.callback, None)
+        return breath
+
+    def _needs_log(self, state: LeaderAndIsr) -> bool:
+        partition = self._replicas.partitions.get(state.topic_partition)
+        return partition is None or partition.log is None or self._is_other_topic(partition, state)
+
+    def _is_other_topic(self, partition: Partition, state: LeaderAndIsr) -> bool:
+        hosted = partition.state.topic_id
+        return differs(hosted, state.topic_id)
+
+    def _is_wanted(self, state: LeaderAndIsr, outcomes: dict[TopicPartition, ErrorCode], from_controller: bool) -> bool:
+        tp = state.topic_partition
+        fence = self._fence
+        if state.topic_id in fence.retired:
+            outcomes[tp] = ErrorCode.INCONSISTENT_TOPIC_ID
+            return False
+        partition = self._replicas.partitions.get(tp)
+        if self._replicas.broker_id not in state.replicas:
+            if partition is not None and state.replicas and not self._is_other_topic(partition, state):
+                self._stop_reassigned(partition, state)
+            outcomes[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return False
+        outcomes[tp] = _NONE
+        leads = state.leader == self._replicas.broker_id
+        if leads and not from_controller and state.mzxid <= fence.broker_epoch:
+            # Written before this broker registered: meant for its earlier life. The controller decides anew.
+            outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
+            return False
+        if partition is None:
+            # A replica on its way out is stopped, and its log deleted, before the assignment says that it is gone.
+            return from_controller or self._replicas.broker_id not in state.assignment.removing
+        if partition.role is Role.OFFLINE:
+            outcomes[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+            return False
+        if self._is_other_topic(partition, state):
+            known = partition.state.mzxid
+            if not from_controller and known >= 0 and state.mzxid <= known:
+                outcomes[tp] = ErrorCode.INCONSISTENT_TOPIC_ID
+                return False
+            return True
+        return self._is_newer(partition, state, outcomes, from_controller)
+
+    def _is_newer(
+        self,
+        partition: Partition,
+        state: LeaderAndIsr,
+        outcomes: dict[TopicPartition, ErrorCode],
+        from_controller: bool,
+    ) -> bool:
+        known = partition.state
+        if partition.role is Role.LEADER and state.leader_epoch == partition.leader_epoch and partition.isr.is_pending:
+            # Our own write, come back before its acknowledgement, or what it is about to be refused by.
+            return False
+        if state.order > known.order:
+            return True
+        if state.order < known.order:
+            if state.leader_epoch < known.leader_epoch:
+                outcomes[state.topic_partition] = ErrorCode.FENCED_LEADER_EPOCH
+            return False
+        if state.mzxid > known.mzxid:
+            partition.state = known = known.with_(mzxid=state.mzxid)
+        # The very same state: take it where it tells of another assignment or of the topic's id, or where the
+        # controller
+        # confirms, to this life of the broker, a role that the end of a session took away.
+        return (
+            state.assignment != known.assignment
+            or (known.topic_id == ZERO_UUID and state.topic_id != ZERO_UUID)
+            or (partition.role is Role.NONE and from_controller)
+        )
+
+    def _stop_reassigned(self, partition: Partition, state: LeaderAndIsr) -> None:
+        if state.order >= partition.state.order and partition.role is not Role.OFFLINE:
+            partition.state = state
+            self._stopping.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    async def _apply_one(self, state: LeaderAndIsr, configs: Mapping[str, object], effects: Effects) -> ErrorCode:
+        tp = state.topic_partition
+        partition = self._replicas.partitions.get(tp)
+        if partition is not None and self._is_other_topic(partition, state):
+            log.info("%s was deleted and created again: its old log goes", tp)
+            await self._stopping.delete(tp, partition.state.topic_id)
+            partition = None
+        if partition is None:
+            stored = self._logs.get(tp)
+            if stored is not None and differs(stored.topic_id, state.topic_id):
+                log.info("%s: the log on disk is of a deleted topic of that name: it goes", tp)
+                self._fence.retire(stored.topic_id)
+                await self._logs.delete(tp)
+        if partition is None or partition.log is None:
+            is_new = state.leader_epoch == 0 and state.zk_version <= 0
+            topic_id = None if state.topic_id == ZERO_UUID else state.topic_id
+            replica_log = self._logs.get_or_create(tp, topic_id, is_new, configs.get(state.topic))
+            partition = self._replicas.host(state)
+            partition.log = replica_log
+        if state.topic_id != ZERO_UUID and partition.log.topic_id is None:
+            partition.log.set_topic_id(state.topic_id)
+        if state.leader == self._replicas.broker_id:
+            self._lead(partition, state, effects)
+        else:
+            self._follow(partition, state, effects)
+        return _NONE
+
+    def _lead(self, partition: Partition, state: LeaderAndIsr, effects: Effects) -> None:
+        self._fetchers.remove(partition.topic_partition)
+        is_new = partition.make_leader(state, self._clock.monotonic())
+        if is_new:
+            effects.changed(partition)
+        if partition.advance_high_watermark():
+            effects.high_watermark(partition)
+
+    def _follow(self, partition: Partition, state: LeaderAndIsr, effects: Effects) -> None:
+        if partition.role is Role.LEADER:
+            effects.left(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if not partition.make_follower(state):
+            return
+        effects.changed(partition)
+        if state.leader == NO_LEADER:
+            self._fetchers.remove(partition.topic_partition)
+        else:
+            self._fetchers.add(partition)

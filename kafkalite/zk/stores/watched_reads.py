@@ -1,0 +1,190 @@
+"""What was read of znodes, kept until a watch says that it may be otherwise.
+
+Answers to: nothing in Kafka, whose brokers read a consumer's offset from ZooKeeper at every request. Reactor shell.
+
+An event only invalidates; whoever asks next reads again and sets the watch again. So a znode that is written a thousand
+times and asked for twice costs two reads, and a znode that nobody asks for costs nothing. Everything is invalid once
+the connection was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, TypeVar
+
+from kafkalite.common.clock import Clock
+from kafkalite.common.tasks import Future
+from kafkalite.zk.zk_client import EventType, SessionState, Watch, WatchEvent, ZkClient
+
+T = TypeVar("T")
+
+MAX_CELLS = 50_000
+"""How many znodes are remembered; beyond it those go that were not asked for the longest."""
+
+IDLE = 600.0
+"""Seconds after which what nobody asked for is dropped."""
+
+BUSY = 1.0
+"""Seconds for which what was asked for stays, however much there is: a whole answer may rest on it."""
+
+_SWEEP = 60.0
+
+
+class _Cell:
+    """What is known of one znode. ``reading``: somebody reads it now."""
+
+    __slots__ = ("reading", "valid", "value")
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.valid = False
+        self.reading: _Reading | None = None
+
+
+class _Reading:
+    """One read under way. ``fresh``: no event came since it began; ``waiting``: who wants its outcome as well."""
+
+    __slots__ = ("fresh", "waiting")
+
+    def __init__(self) -> None:
+        self.fresh = True
+        self.waiting: list[Future[Any]] = []
+
+
+class WatchedReads:
+    """Values by the path whose watch guards them, in scopes (``/consumers/<group>``) that are dropped as a whole.
+
+    There is one watch for each path, however often it is read: a scope that is dropped and read again finds the old
+    watch in its place.
+    """
+
+    def __init__(self, client: ZkClient, clock: Clock, max_cells: int = MAX_CELLS) -> None:
+        self._clock = clock
+        self._max_cells = max_cells
+        self._scopes: dict[str, dict[str, _Cell]] = {}
+        self._used: dict[str, float] = {}
+        self._count = 0
+        self._sweep_at = 0.0
+        client.add_listener(self._on_session)
+
+    def __len__(self) -> int:
+        """How many znodes are remembered."""
+        return self._count
+
+    def has(self, scope: str) -> bool:
+        """Whether anything of ``scope`` is remembered."""
+        return scope in self._scopes
+
+    def is_valid(self, path: str) -> bool:
+        """Whether the value of ``path`` is known."""
+        cell = self._find(path)
+        return cell is not None and cell.valid
+
+    def all_valid(self, paths: Iterable[str]) -> bool:
+        """Whether all values of ``paths`` are known."""
+        return all(map(self.is_valid, paths))
+
+    def peek(self, path: str) -> tuple[bool, Any]:
+        """Whether the value of ``path`` is known, and the value."""
+        cell = self._find(path)
+        return (True, cell.value) if cell is not None and cell.valid else (False, None)
+
+    def known(self, path: str) -> Any:
+        """The value last read of ``path``, though it may be old; ``None`` where there is none."""
+        cell = self._find(path)
+        return None if cell is None else cell.value
+
+    async def get(self, path: str, load: Callable[[Watch], Awaitable[T]]) -> T:
+        """The value of ``path``: the known one, or what ``load`` gives, which sets the watch that it is handed.
+
+        Whoever asks while another reads gets the same answer, unless an event came in between: it may be of a write
+        that the read under way has not seen. Raises what ``load`` raises.
+        """
+        cell = self._cell(path)
+        if cell.valid:
+            value: T = cell.value
+            return value
+        reading = cell.reading
+        if reading is not None and reading.fresh:
+            future: Future[T] = Future()
+            reading.waiting.append(future)
+            return await future
+        return await self._read(cell, load)
+
+    def forget(self, scope: str) -> None:
+        """Drop everything of ``scope``."""
+        self._used.pop(scope, None)
+        cells = self._scopes.pop(scope, None)
+        if cells is not None:
+            self._count -= len(cells)
+
+    async def _read(self, cell: _Cell, load: Callable[[Watch], Awaitable[T]]) -> T:
+        reading = cell.reading = _Reading()
+        try:
+            value = await load(self._on_event)
+        except BaseException as error:
+            if cell.reading is reading:
+                cell.reading = None
+            for future in reading.waiting:
+                future.errback(error)
+            raise
+        if cell.reading is reading:
+            cell.reading = None
+            cell.value = value
+            cell.valid = reading.fresh
+        for future in reading.waiting:
+            future.callback(value)
+        return value
+
+    def _cell(self, path: str) -> _Cell:
+        scope = _scope(path)
+        now = self._clock.monotonic()
+        # Taken out and put in again: the scopes stay in the order of their last use.
+        self._used.pop(scope, None)
+        self._used[scope] = now
+        cells = self._scopes.setdefault(scope, {})
+        cell = cells.get(path)
+        if cell is None:
+            cell = cells[path] = _Cell()
+            self._count += 1
+        if now >= self._sweep_at or self._count > self._max_cells:
+            self._sweep(now, scope)
+        return cell
+
+    def _find(self, path: str) -> _Cell | None:
+        cells = self._scopes.get(_scope(path))
+        return None if cells is None else cells.get(path)
+
+    def _sweep(self, now: float, current: str) -> None:
+        self._sweep_at = now + _SWEEP
+        while True:
+            scope, used = next(iter(self._used.items()))
+            if scope == current or now - used < (IDLE if self._count <= self._max_cells else BUSY):
+                return
+            self.forget(scope)
+
+    def _on_event(self, event: WatchEvent) -> None:
+        cell = self._find(event.path)
+        if cell is None:
+            return
+        _invalidate(cell)
+        if event.type is EventType.DELETED and cell.reading is None:
+            del self._scopes[_scope(event.path)][event.path]
+            self._count -= 1
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is not SessionState.CONNECTED:
+            for cells in self._scopes.values():
+                for cell in cells.values():
+                    _invalidate(cell)
+
+
+def _invalidate(cell: _Cell) -> None:
+    cell.valid = False
+    if cell.reading is not None:
+        cell.reading.fresh = False
+
+
+def _scope(path: str) -> str:
+    """The first two names of ``path``."""
+    return "/".join(path.split("/", 3)[:3])

@@ -1,0 +1,142 @@
+"""What goes, and what must not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.offsets.offset_removal import past_retention
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata
+from kafkalite.zk.stores.claims import Claim, ClaimLostError
+from kafkalite.zk.stores.offsets import StoredOffset
+from kafkalite.zk.stores.paths import ensure, set_or_create
+from kafkalite.zk.zk_client import NotEmptyError
+from tests.coordinator.house import run
+from tests.coordinator.offsets.house import T0, T1, U0, G, House
+
+NONE = ErrorCode.NONE
+DAY = 86_400_000
+PLAIN = StoredOffset(OffsetAndMetadata(5), 1, 0, 1, mtime_ms=10 * DAY)
+COMMITTED = replace(PLAIN, value=OffsetAndMetadata(5, commit_timestamp_ms=12 * DAY))
+OF_ITS_OWN = replace(PLAIN, value=OffsetAndMetadata(5, commit_timestamp_ms=12 * DAY, expire_timestamp_ms=13 * DAY))
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def commit(house: House, *tps: Any, group: str = G) -> Claim:
+    claim = house.first.claim(group)
+    run(house.first.offsets.commit(group, {tp: OffsetAndMetadata(1) for tp in tps}, claim))
+    return claim
+
+
+def test_delete(house: House) -> None:
+    claim = commit(house, T0, T1, U0)
+    house.edit(9, T1)
+    assert len(house.second.fetch()) == 3
+    assert run(house.first.offsets.delete(G, [T0, U0], claim)) == {T0: NONE, U0: NONE}
+    assert list(house.second.fetch()) == list(house.first.fetch()) == [T1]
+    assert run(house.first.offsets.delete(G, [T0, T1], claim)) == {T0: NONE, T1: NONE}
+    paths = house.server.paths("/consumers/g/")
+    assert not [path for path in paths if path.rpartition("/")[2] in ("t", "u")], "no empty topics are left"
+    commit(house, T0)
+    assert list(house.second.fetch()) == [T0]
+
+
+def test_a_zombie_deletes_nothing(house: House) -> None:
+    claim = commit(house, T0)
+    run(house.hand.delete("/consumers/g/coordinator"))
+    house.second.claim()
+    for work in (
+        house.first.offsets.delete(G, [T0], claim),
+        house.first.offsets.delete_group(G, claim),
+        house.first.offsets.expire(G, claim, lambda _: False, house.clock.time_ms() + 100 * DAY),
+    ):
+        with pytest.raises(ClaimLostError):
+            run(work)
+    assert list(house.second.fetch()) == [T0]
+
+
+@pytest.mark.parametrize(
+    ("stored", "now_days", "empty_since_days", "gone"),
+    [
+        (PLAIN, 16.9, None, False),
+        (PLAIN, 17, None, True),
+        (COMMITTED, 18.9, None, False),
+        (COMMITTED, 19, None, True),
+        (COMMITTED, 20, 15, False),
+        (COMMITTED, 22, 15, True),
+        (COMMITTED, 19, 2, True),
+        (OF_ITS_OWN, 12.9, None, False),
+        (OF_ITS_OWN, 13, None, True),
+        (OF_ITS_OWN, 13, 12.9, True),
+    ],
+)
+def test_retention(stored: StoredOffset, now_days: float, empty_since_days: float | None, gone: bool) -> None:
+    since = None if empty_since_days is None else int(empty_since_days * DAY)
+    assert past_retention({T0: stored}, int(now_days * DAY), 7 * DAY, since) == ([T0] if gone else [])
+
+
+def test_expiry(house: House) -> None:
+    claim = commit(house, T0, U0)
+    house.clock.advance(6 * 86400)
+    run(house.first.offsets.commit(G, {T1: OffsetAndMetadata(2)}, claim))
+    house.clock.advance(86400)
+    now = house.clock.time_ms()
+    assert run(house.first.offsets.expire(G, claim, lambda topic: topic == "u", now)) == [T0]
+    assert list(house.second.fetch()) == [T1, U0]
+    assert run(house.first.offsets.expire(G, claim, lambda _: False, now, empty_since_ms=now)) == []
+    assert run(house.first.offsets.expire(G, claim, lambda _: False, now)) == [U0]
+
+
+def test_a_commit_that_comes_while_offsets_expire_stays(house: House) -> None:
+    claim = commit(house, T0)
+    house.clock.advance(8 * 86400)
+
+    def edit(name: str, _path: str) -> None:
+        if name == "multi":
+            house.first.client.before = None
+            house.edit(77)
+
+    house.first.client.before = edit
+    assert run(house.first.offsets.expire(G, claim, lambda _: False, house.clock.time_ms())) == []
+    assert house.second.number() == 77
+
+
+def test_delete_group(house: House) -> None:
+    claim = commit(house, T0, U0)
+    for path in ("owners/t", "ids", "generation/5/member"):
+        run(ensure(house.hand, f"/consumers/g/{path}"))
+    assert len(house.second.fetch()) == 2
+    run(house.first.offsets.delete_group(G, claim))
+    assert house.server.paths("/consumers") == ["/consumers"]
+    assert house.first.fetch() == house.second.fetch() == {} and run(house.first.offsets.groups()) == []
+    commit(house, T0)
+    assert list(house.second.fetch()) == [T0]
+
+
+@pytest.mark.parametrize("path", ["offsets/t/0", "staged/5-0"])
+def test_a_group_that_has_offsets_is_kept_where_they_are_to_be_kept(house: House, path: str) -> None:
+    claim = house.first.claim()
+    run(ensure(house.hand, f"/consumers/g/{path}"))
+    run(ensure(house.hand, "/consumers/g/generation/5"))
+    with pytest.raises(NotEmptyError):
+        run(house.first.offsets.delete_group(G, claim, with_offsets=False))
+    assert f"/consumers/g/{path}" in house.server.paths()
+    run(house.hand.delete(f"/consumers/g/{path}"))
+    run(house.first.offsets.delete_group(G, claim, with_offsets=False))
+    assert house.server.paths("/consumers") == ["/consumers"]
+
+
+def test_a_group_with_a_live_old_member_is_kept(house: House) -> None:
+    claim = commit(house, T0)
+    run(set_or_create(house.hand, "/consumers/g/ids/g_host-1", b"{}"))
+    with pytest.raises(NotEmptyError):
+        run(house.first.offsets.delete_group(G, claim))
+    assert list(house.second.fetch()) == [T0]
+    assert "/consumers/g/ids/g_host-1" in house.server.paths()

@@ -1,0 +1,206 @@
+"""Commits under way: coalesced, bounded, in order, and nobody's fault is a neighbour's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.offsets import offset_writer
+from kafkalite.coordinator.offsets.values import OffsetAndMetadata
+from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, op_size
+from kafkalite.zk.stores.claims import Claim, ClaimLostError
+from kafkalite.zk.zk_client import Create, Delete, Op
+from kafkalite.zk.znodes.consumers import group_path
+from tests.coordinator.house import Started
+from tests.coordinator.offsets.house import T0, T1, U0, G, House
+
+OK = ErrorCode.NONE
+
+
+class Slow(House):
+    """Every answer of ZooKeeper takes 10 ms."""
+
+    def __init__(self) -> None:
+        super().__init__(0.01)
+        self.multis: list[list[Op]] = []
+        client = self.first.client
+        original = client.multi
+
+        def multi(ops: Sequence[Op], *, session: int | None = None) -> Any:
+            self.multis.append(list(ops))
+            return original(ops, session=session)
+
+        client.multi = multi  # type: ignore[method-assign]
+
+    def wait(self, work: Any) -> Any:
+        started = work if isinstance(work, Started) else Started(work)
+        for _ in range(200):
+            if started.done:
+                break
+            self.clock.advance(0.01)
+        return started.result
+
+    def claimed(self, group: str = G) -> Claim:
+        claim = self.wait(self.first.claims.claim(group_path(group), 1))
+        assert isinstance(claim, Claim)
+        return claim
+
+    def commit(self, offset: int, claim: Claim | None, *tps: TopicPartition, group: str = G) -> Started:
+        offsets = {tp: OffsetAndMetadata(offset) for tp in tps or (T0,)}
+        return Started(self.first.offsets.commit(group, offsets, claim))
+
+    def number(self, tp: TopicPartition = T0, group: str = G) -> int:
+        return int(self.server.data(f"{group_path(group)}/offsets/{tp.topic}/{tp.partition}"))
+
+    def crowd(self) -> list[Started]:
+        """As many batches under way as may be, so that what comes next gathers."""
+        claims = [self.claimed(f"crowd{index}") for index in range(offset_writer.MAX_UNDER_WAY)]
+        return [self.commit(0, claim, group=f"crowd{index}") for index, claim in enumerate(claims)]
+
+
+@pytest.fixture
+def house() -> Slow:
+    return Slow()
+
+
+def test_the_latest_waiting_commit_of_a_partition_wins(house: Slow) -> None:
+    claim = house.claimed()
+    house.wait(house.commit(1, claim))
+    first, *others = [house.commit(offset, claim) for offset in (2, 3, 4, 5)]
+    assert house.wait(first) == {T0: OK} and not any(other.done for other in others)
+    assert house.number() == 2 or house.number() == 5
+    for other in others:
+        assert house.wait(other) == {T0: OK}
+    assert house.number() == 5
+    assert house.server.tree.node("/consumers/g/offsets/t/0").version == 2, "three commits, one write"
+
+
+def test_a_commit_is_answered_when_all_of_it_is_durable(house: Slow) -> None:
+    claim = house.claimed()
+    house.wait(house.commit(1, claim, T0))
+    under_way = house.commit(2, claim, T0)
+    both = house.commit(3, claim, T0, T1)
+    house.wait(under_way)
+    assert not both.done
+    assert house.wait(both) == {T0: OK, T1: OK}
+    assert (house.number(T0), house.number(T1)) == (3, 3)
+
+
+def test_an_offset_never_goes_backward_while_a_write_is_tried_again(house: Slow) -> None:
+    claim = house.claimed()
+    house.wait(house.commit(1, claim, T0, T1))
+    house.server.tree.multi([*_deletes("/consumers/g/offsets/t/1")], 0)
+    first = house.commit(2, claim, T0, T1)  # refused as a whole, as the number of t-1 is gone
+    second = house.commit(3, claim, T0)
+    seen = []
+    while not (first.done and second.done):
+        house.clock.advance(0.01)
+        seen.append(house.number())
+    assert seen == sorted(seen) and house.number() == 3
+    assert first.result == {T0: OK, T1: OK} and house.number(T1) == 2
+
+
+def test_bad_neighbours(house: Slow) -> None:
+    """Five in one transaction: a lost claim and a claim of an ended session fail, the others know nothing of it."""
+    names = ["good", "lost", "plain", "gone"]
+    claims: dict[str, Claim | None] = {name: house.claimed(name) for name in names}
+    claims["plain"] = None
+    for name in names:
+        house.wait(house.commit(1, claims[name], group=name))
+    crowd = house.crowd()
+    house.server.tree.multi([*_deletes("/consumers/gone/offsets/t/0", "/consumers/gone/offsets/t")], 0)
+    house.server.tree.multi([*_deletes("/consumers/lost/coordinator_epoch")], 0)
+    before = len(house.multis)
+    commits = {name: house.commit(2, claims[name], group=name) for name in names}
+    assert len(house.multis) == before, "they gather"
+    for name in ("good", "plain", "gone"):
+        assert house.wait(commits[name]) == {T0: OK}
+        assert house.number(group=name) == 2
+    with pytest.raises(ClaimLostError):
+        house.wait(commits["lost"])
+    assert house.number(group="lost") == 1
+    assert all(house.wait(each) == {T0: OK} for each in crowd)
+
+
+def test_small_commits_gather_while_others_are_under_way(house: Slow) -> None:
+    names = [f"g{index}" for index in range(50)]
+    claims = [house.claimed(name) for name in names]
+    for name, claim in zip(names, claims, strict=True):
+        house.wait(house.commit(1, claim, group=name))
+    before = len(house.multis)
+    commits = [house.commit(2, claim, group=name) for name, claim in zip(names, claims, strict=True)]
+    for each in commits:
+        assert house.wait(each) == {T0: OK}
+    assert len(house.multis) - before == offset_writer.MAX_UNDER_WAY + 1
+
+
+def test_transactions_are_bounded(house: Slow) -> None:
+    house.partitions = {TopicPartition("t", index) for index in range(1000)}
+    claim = house.claimed()
+    house.wait(house.commit(1, claim, *house.partitions))
+    value = OffsetAndMetadata(2, metadata="x" * 4000)
+    before = len(house.multis)
+    outcome = house.wait(house.first.offsets.commit(G, dict.fromkeys(house.partitions, value), claim))
+    assert set(outcome.values()) == {OK}
+    made = house.multis[before:]
+    assert all(len(ops) <= MAX_OPS + 1 and sum(map(op_size, ops)) <= MAX_BYTES + 1000 for ops in made)
+    assert len(made) == 13
+
+
+def test_a_commit_that_others_are_in_the_way_of_is_made_again_by_its_client(house: Slow) -> None:
+    claim = house.claimed()
+    house.wait(house.commit(1, claim))
+    path = "/consumers/g/offsets/t/0"
+
+    def in_the_way(name: str, _path: str) -> None:
+        if name == "multi":
+            there = path in house.server.paths()
+            house.server.tree.multi([*_deletes(path)] if there else [Create(path, b"1")], 0)
+
+    house.first.client.before = in_the_way
+    # Not UNKNOWN_SERVER_ERROR, upon which consumers give up.
+    assert house.wait(house.commit(2, claim)) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    house.first.client.before = None
+    assert house.wait(house.commit(2, claim)) == {T0: OK}
+
+
+def test_a_lost_connection_leaves_the_outcome_open(house: Slow) -> None:
+    claim = house.claimed()
+    house.wait(house.commit(1, claim))
+    commit, waiting = house.commit(2, claim), house.commit(3, claim)
+    house.first.client.lose_connection()
+    for each in (commit, waiting):
+        assert house.wait(each) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    house.first.client.reconnect()
+    assert house.wait(house.commit(4, claim)) == {T0: OK}
+    assert house.number() == 4
+
+
+def test_old_and_new_commits_of_one_partition_do_not_cover_each_other(house: Slow) -> None:
+    """A number without a claim must not be refused, nor let through, because of a claim that is lost."""
+    claim = house.claimed()
+    house.wait(house.commit(1, claim))
+    house.server.tree.multi([*_deletes("/consumers/g/coordinator_epoch")], 0)
+    under_way = house.commit(2, None)
+    fenced, plain = house.commit(3, claim), house.commit(4, None)
+    assert house.wait(under_way) == {T0: OK} and house.wait(plain) == {T0: OK}
+    with pytest.raises(ClaimLostError):
+        house.wait(fenced)
+    assert house.number() == 4
+
+
+def test_what_is_known_of_the_paths_is_bounded(house: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkalite.zk.stores.offset_layout.MAX_PARTITIONS", 2)
+    claim = house.claimed()
+    for offset in range(3):
+        for tp in (T0, T1, U0):
+            assert house.wait(house.commit(offset, claim, tp)) == {tp: OK}
+    assert house.number(U0) == 2
+
+
+def _deletes(*paths: str) -> list[Op]:
+    return [Delete(path) for path in paths]

@@ -1,0 +1,87 @@
+"""Markers on their way: many at once, few requests, and nobody waits for a broker that is slow with others."""
+
+from __future__ import annotations
+
+from kafkalite.cluster.metadata import MetadataCache
+from kafkalite.cluster.model import Broker
+from kafkalite.common.errors import ErrorCode
+from kafkalite.coordinator.transaction import marker_channel_manager
+from kafkalite.coordinator.transaction.marker_channel_manager import IN_FLIGHT, TransactionMarkerChannelManager
+from kafkalite.coordinator.transaction.values import TransactionMarker
+from tests.coordinator.house import Started
+from tests.coordinator.transaction.house import T0, T1, Leaders
+
+E = ErrorCode
+
+
+def marker(producer_id: int) -> TransactionMarker:
+    return TransactionMarker(producer_id, 0, 1, True, (T0, T1))
+
+
+class House:
+    """A sender to brokers 1 and 2, and what arrives there."""
+
+    def __init__(self) -> None:
+        self.cluster = MetadataCache()
+        self.cluster.update_brokers({number: Broker(number, ()) for number in (1, 2)})
+        self.leaders = Leaders()
+        self.sender = TransactionMarkerChannelManager(self.cluster, self.leaders)
+
+    def send(self, producer_id: int, broker_id: int = 1) -> Started:
+        return Started(self.sender.send(broker_id, marker(producer_id)))
+
+
+def test_one_marker() -> None:
+    house = House()
+    assert house.send(7).result == {T0: E.NONE, T1: E.NONE}
+    assert house.leaders.markers == [(1, marker(7))]
+
+
+def test_what_comes_while_requests_are_under_way_goes_together() -> None:
+    house = House()
+    house.leaders.hold = True
+    outcomes = [house.send(number) for number in range(IN_FLIGHT + 20)]
+    assert len(house.leaders.held) == IN_FLIGHT
+    # The other broker is not kept waiting.
+    elsewhere = house.send(99, 2)
+    assert len(house.leaders.held) == IN_FLIGHT + 1
+    sends: list[int] = []
+    original = house.leaders.send
+
+    def counted(broker: Broker, batch: list[TransactionMarker]) -> object:
+        sends.append(len(batch))
+        return original(broker, batch)
+
+    house.leaders.send = counted  # type: ignore[method-assign, assignment]
+    house.leaders.release()
+    assert all(outcome.result == {T0: E.NONE, T1: E.NONE} for outcome in [*outcomes, elsewhere])
+    assert sends == [20]
+    assert not house.sender._in_flight and not house.sender._waiting
+
+
+def test_a_request_is_bounded() -> None:
+    house = House()
+    house.leaders.hold = True
+    outcomes = [house.send(number) for number in range(IN_FLIGHT + marker_channel_manager.MAX_MARKERS + 5)]
+    house.leaders.release()
+    assert all(outcome.done for outcome in outcomes)
+    assert len(house.leaders.markers) == len(outcomes)
+
+
+def test_a_broker_that_says_nothing() -> None:
+    house = House()
+    house.leaders.answers = [OSError("gone")]
+    assert house.send(7).result == dict.fromkeys((T0, T1), E.NETWORK_EXCEPTION)
+    assert house.send(7).result == dict.fromkeys((T0, T1), E.NONE)
+
+
+def test_a_broker_that_is_not_there() -> None:
+    house = House()
+    assert house.send(7, 5).result == dict.fromkeys((T0, T1), E.NETWORK_EXCEPTION)
+    assert not house.leaders.markers
+
+
+def test_each_is_told_what_was_said_of_it() -> None:
+    house = House()
+    house.leaders.answers = [E.NOT_LEADER_OR_FOLLOWER]
+    assert house.send(7).result == dict.fromkeys((T0, T1), E.NOT_LEADER_OR_FOLLOWER)

@@ -1,0 +1,133 @@
+"""Verification by leaders: a lagging ZooKeeper server neither refuses an honest producer nor lets a late batch in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+
+from kafkalite.common.errors import ErrorCode
+from kafkalite.common.types import TopicPartition
+from kafkalite.coordinator.transaction import transaction_verifier
+from kafkalite.coordinator.transaction.transaction_verifier import TransactionVerifier
+from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
+from kafkalite.zk.zk_client import ConnectionLostError
+from kafkalite.zk.znodes.codec import MalformedZnodeError
+from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
+from tests.coordinator.house import run
+from tests.coordinator.transaction.house import T0, T1, TX
+
+E = ErrorCode
+S = TransactionState
+ME = ProducerIdAndEpoch(1000, 7)
+
+
+def made(state: S = S.ONGOING, *partitions: TopicPartition, start_ms: int = 1) -> TransactionMetadata:
+    return TransactionMetadata(TX, *ME, state=state, partitions=frozenset(partitions), start_ms=start_ms)
+
+
+class Stored:
+    """What the server that is asked has, and what is true."""
+
+    def __init__(self) -> None:
+        self.seen: TransactionMetadata | None = None
+        self.truth: TransactionMetadata | None = None
+        self.made_sure = 0
+        self.failure: Exception | None = None
+
+    async def read(self, transactional_id: str) -> tuple[TransactionMetadata, object] | None:
+        assert transactional_id == TX
+        if self.failure is not None:
+            raise self.failure
+        return None if self.seen is None else (self.seen, object())
+
+    async def read_current(self, transactional_id: str) -> TransactionMetadata | None:
+        assert transactional_id == TX
+        self.made_sure += 1
+        return self.truth
+
+    def both(self, metadata: TransactionMetadata | None) -> None:
+        self.seen = self.truth = metadata
+
+
+class House:
+    """A verifier."""
+
+    def __init__(self) -> None:
+        self.store = Stored()
+        self.verifier = TransactionVerifier(self.store)  # type: ignore[arg-type]
+
+    def verify(self, *partitions: TopicPartition, ended: Collection[TopicPartition] = ()) -> dict[TopicPartition, E]:
+        found: dict[TopicPartition, E] = run(self.verifier.verify(TX, ME, partitions or (T0,), ended))
+        return found
+
+
+def test_a_yes_is_believed() -> None:
+    house = House()
+    house.store.seen = made(S.ONGOING, T0, T1)
+    assert house.verify(T0, T1) == {T0: E.NONE, T1: E.NONE}
+    assert not house.store.made_sure
+
+
+@pytest.mark.parametrize("seen", [None, made(S.EMPTY), made(S.COMPLETE_COMMIT), made(S.ONGOING, T1)])
+def test_a_no_is_made_sure_of(seen: TransactionMetadata | None) -> None:
+    house = House()
+    house.store.seen, house.store.truth = seen, made(S.ONGOING, T0)
+    assert house.verify() == {T0: E.NONE}
+    assert house.store.made_sure == 1
+
+
+@pytest.mark.parametrize(
+    ("truth", "error"),
+    [
+        (None, E.INVALID_PRODUCER_ID_MAPPING),
+        (made(S.EMPTY), E.TRANSACTION_ABORTABLE),
+        (made(S.ONGOING, T1), E.TRANSACTION_ABORTABLE),
+        (made(S.PREPARE_ABORT, T0), E.CONCURRENT_TRANSACTIONS),
+        (made(S.ONGOING, T0).with_(producer_epoch=8), E.PRODUCER_FENCED),
+        (made(S.ONGOING, T0).with_(producer_id=8), E.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+def test_what_is_wrong(truth: TransactionMetadata | None, error: ErrorCode) -> None:
+    house = House()
+    house.store.both(truth)
+    assert house.verify() == {T0: error}
+
+
+def test_a_late_batch_of_a_transaction_that_has_ended_is_not_let_in_by_an_old_answer() -> None:
+    house = House()
+    house.store.seen = made(S.ONGOING, T0)
+    assert house.verify() == {T0: E.NONE}
+    # The transaction ends, its marker is written here, and the server has still not heard of it.
+    house.store.truth = made(S.PREPARE_COMMIT, T0)
+    assert house.verify(ended=[T0]) == {T0: E.CONCURRENT_TRANSACTIONS}
+    # A leader that has not seen the transaction itself, but finds its end in the log, makes sure too.
+    house = House()
+    house.store.seen, house.store.truth = made(S.ONGOING, T0), made(S.COMPLETE_ABORT)
+    assert house.verify(ended=[T0]) == {T0: E.TRANSACTION_ABORTABLE}
+
+
+def test_the_next_transaction_is_known_by_its_beginning() -> None:
+    house = House()
+    house.store.both(made(S.ONGOING, T0, start_ms=1))
+    assert house.verify() == {T0: E.NONE}
+    house.store.seen = made(S.ONGOING, T0, start_ms=2)
+    assert house.verify(ended=[T0]) == {T0: E.NONE}
+    assert not house.store.made_sure
+
+
+@pytest.mark.parametrize("failure", [ConnectionLostError("/transactions"), MalformedZnodeError("bad")])
+def test_without_an_answer_the_producer_tries_again(failure: Exception) -> None:
+    house = House()
+    house.store.failure = failure
+    assert house.verify(T0, T1) == dict.fromkeys((T0, T1), E.COORDINATOR_NOT_AVAILABLE)
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transaction_verifier, "_REMEMBERED", 3)
+    house = House()
+    partitions = [TopicPartition("t", number) for number in range(5)]
+    house.store.both(made(S.ONGOING, *partitions))
+    house.verify(*partitions)
+    house.verify(partitions[4])
+    assert [tp for tp, _ in house.verifier._seen] == [*partitions[2:4], partitions[4]]

@@ -1,0 +1,88 @@
+"""Producing, consuming and following in a healthy cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import deferred
+from kafkalite.common.types import TopicPartition
+from kafkalite.record.records import Record, encode_batch
+from kafkalite.replication.results import DeleteRecordsResult, OffsetResult, ProduceResult
+
+from .simulation import TOPIC_ID, SimCluster, values_of
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimCluster:
+    made = SimCluster(tmp_path)
+    made.create()
+    return made
+
+
+def test_acks_all_waits_for_the_followers(cluster: SimCluster) -> None:
+    answers = cluster[1].produce("a", "b")
+    assert answers == []
+    cluster.run(0.1)
+    assert [(a.error, a.base_offset) for a in answers] == [(ErrorCode.NONE, 0)]
+    assert [cluster[n].values() for n in (1, 2, 3)] == [["a", "b"]] * 3
+
+
+def test_consumers_never_read_above_the_high_watermark(cluster: SimCluster) -> None:
+    cluster.network.cut |= {(2, 1), (3, 1)}
+    assert [a.error for a in cluster[1].produce("a", acks=1)] == [ErrorCode.NONE]
+    (result,) = cluster[1].consume()
+    assert (result.high_watermark, result.size, result.records) == (0, 0, None)
+    cluster.network.cut.clear()
+    cluster.run(3)
+    (result,) = cluster[1].consume()
+    assert result.high_watermark == 1
+    assert result.records is not None
+    assert values_of(result.records.read()) == ["a"]
+
+
+def test_a_refusal_names_the_records_at_fault(cluster: SimCluster) -> None:
+    tp = TopicPartition("compacted", 0)
+    cluster.create(tp, (1,), cleanup_policy="compact")
+    cluster.run(0.1)
+    data = encode_batch([Record(0, 1, b"k", b"v"), Record(1, 1, None, b"v"), Record(2, 1, None, b"w")])
+    results: list[ProduceResult] = []
+    cluster[1].manager.append_records(100, 1, [(tp, memoryview(bytearray(data)))], results.extend)
+    assert results[0].error is ErrorCode.INVALID_RECORD
+    assert [index for index, _ in results[0].record_errors] == [1, 2]
+    assert "without key" in results[0].record_errors[0][1]
+
+
+@pytest.mark.parametrize(
+    ("is_known", "error"),
+    [(True, ErrorCode.NOT_LEADER_OR_FOLLOWER), (False, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+    ids=["replicas elsewhere", "no such partition"],
+)
+def test_a_partition_without_a_replica_here(cluster: SimCluster, is_known: bool, error: ErrorCode) -> None:
+    tp = TopicPartition("t", 7)
+    broker = cluster[1]
+    if is_known:
+        assignment = PartitionAssignment((2, 3))
+        broker.metadata.apply([LeaderAndIsr("t", 7, TOPIC_ID, 2, 4, (2, 3), 1, 0, 10, assignment)])
+    produced = broker.produce("a", tp=tp)
+    fetched = broker.consume(tp=tp, max_wait_ms=1000)
+    deleted: list[dict[TopicPartition, DeleteRecordsResult]] = []
+    broker.manager.delete_records(100, {tp: 0}, deleted.append)
+    offsets: list[OffsetResult] = []
+    deferred(broker.manager.list_offset(tp, -1, 0)).addCallback(offsets.append)
+    with pytest.raises(ApiError) as refused:
+        broker.manager.offsets_before(tp, -1, 1)
+    assert {
+        "Produce": produced[0].error,
+        "Fetch": fetched[0].error,
+        "DeleteRecords": deleted[0][tp].error,
+        "ListOffsets": offsets[0].error,
+        "ListOffsets 0": refused.value.code,
+        "OffsetForLeaderEpoch": broker.manager.end_offset_for_epoch(tp, -1, 0).error,
+    } == dict.fromkeys(
+        ["Produce", "Fetch", "DeleteRecords", "ListOffsets", "ListOffsets 0", "OffsetForLeaderEpoch"], error
+    )
+    assert fetched[0].leader_hint == ((2, 4) if is_known else None)

@@ -1,0 +1,286 @@
+"""Which decisions a broker takes over, and which come too late."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest, StopReplicaPartitionState
+from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
+from kafkalite.common.errors import ApiError, ErrorCode
+from kafkalite.common.tasks import deferred
+from kafkalite.common.types import TopicPartition
+from kafkalite.replication.partition import Role
+from kafkalite.zk.zk_client import ConnectionLostError, SessionState
+
+from .simulation import TOPIC_ID, TP, SimCluster
+
+OTHER_ID = uuid.UUID(int=7)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> SimCluster:
+    made = SimCluster(tmp_path)
+    made.create()
+    made.elect(1)
+    made[1].produce("a")
+    made.run(0.1)
+    return made
+
+
+def request(cluster: SimCluster, state: LeaderAndIsr, **changes: Any) -> ControlResponse:
+    values: dict[str, Any] = {"controller_epoch": 1, "broker_epoch": cluster.epoch(1), **changes}
+    answers: list[ControlResponse] = []
+    message = LeaderAndIsrRequest(0, values["controller_epoch"], values["broker_epoch"], (state,), ())
+    deferred(cluster[1].manager.become_leader_or_follower(message)).addCallback(answers.append)
+    cluster.run(0.01)
+    return answers[0]
+
+
+def role(cluster: SimCluster, broker: int = 1) -> tuple[Role, int]:
+    partition = cluster[broker].manager.partitions[TP]
+    return partition.role, partition.leader_epoch
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"controller_epoch": 0}, ErrorCode.STALE_CONTROLLER_EPOCH),
+        ({"broker_epoch": 1}, ErrorCode.STALE_BROKER_EPOCH),
+    ],
+)
+def test_stale_requests(cluster: SimCluster, change: dict[str, int], error: ErrorCode) -> None:
+    newer = cluster.states[TP].with_(leader=2, leader_epoch=9)
+    assert request(cluster, newer, **change).error == error
+    assert role(cluster) == (Role.LEADER, 1)
+
+
+def test_an_older_leader_epoch_is_fenced(cluster: SimCluster) -> None:
+    older = cluster.states[TP].with_(leader=2, leader_epoch=0)
+    assert request(cluster, older).partitions == ((TP, ErrorCode.FENCED_LEADER_EPOCH),)
+    assert role(cluster) == (Role.LEADER, 1)
+
+
+def test_the_same_state_again_changes_nothing(cluster: SimCluster) -> None:
+    partition = cluster[1].manager.partitions[TP]
+    followers = dict(partition.followers)
+    assert request(cluster, cluster.states[TP]).partitions == ((TP, ErrorCode.NONE),)
+    assert partition.followers == followers
+    assert [f.log_end_offset for f in partition.followers.values()] == [1, 1]
+
+
+@pytest.mark.parametrize(("newer", "leads"), [(True, True), (False, False)])
+def test_leadership_from_zookeeper_only_if_written_after_registration(
+    cluster: SimCluster, newer: bool, leads: bool
+) -> None:
+    cluster.elect(2)
+    state = cluster.states[TP].with_(
+        leader=1, leader_epoch=5, mzxid=cluster.epoch(1) + (1 if newer else -1), zk_version=9
+    )
+    deferred(cluster[1].manager.apply_states([state]))
+    cluster.run(0.01)
+    assert (role(cluster)[0] is Role.LEADER) is leads
+
+
+def test_following_from_zookeeper_whatever_its_age(cluster: SimCluster) -> None:
+    state = cluster.states[TP].with_(leader=2, leader_epoch=5, mzxid=1)
+    deferred(cluster[1].manager.apply_states([state]))
+    cluster.run(0.01)
+    assert role(cluster) == (Role.FOLLOWER, 5)
+
+
+def test_zookeeper_alone_is_enough(cluster: SimCluster) -> None:
+    """Without any request of the controller the brokers converge by the states that they read."""
+    cluster.elect(2, send=False)
+    for broker in cluster.brokers.values():
+        deferred(broker.manager.apply_states([cluster.read()]))
+    answers = cluster[2].produce("b")
+    cluster.run(0.1)
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+    assert [cluster[n].values() for n in (1, 2, 3)] == [["a", "b"]] * 3
+
+
+def test_the_end_of_a_session_ends_leading_until_the_states_are_read_again(cluster: SimCluster) -> None:
+    old_epoch = cluster.epoch(1)
+    cluster[1].manager.on_zk_state(SessionState.EXPIRED)
+    cluster[1].manager.on_zk_state(SessionState.CONNECTED)
+    assert [a.error for a in cluster[1].produce("b", acks=1)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    # A request for the life that ended arrives late.
+    assert request(cluster, cluster.states[TP]).error == ErrorCode.STALE_BROKER_EPOCH
+    # So does a read from before.
+    deferred(cluster[1].manager.apply_states([cluster.read()]))
+    cluster.run(0.01)
+    assert role(cluster)[0] is Role.NONE
+    cluster.announce(1, old_epoch + 100)
+    cluster[1].manager.registered(old_epoch + 100, cluster[1].zk.session)
+    deferred(cluster[1].manager.apply_states([cluster.read()]))
+    cluster.run(0.01)
+    assert role(cluster)[0] is Role.NONE
+    # The controller confirms the very same state to the new life.
+    assert request(cluster, cluster.states[TP]).partitions == ((TP, ErrorCode.NONE),)
+    answers = cluster[1].produce("c")
+    cluster.run(1)
+    assert [a.error for a in answers] == [ErrorCode.NONE]
+
+
+def test_a_recreated_topic_begins_empty(cluster: SimCluster) -> None:
+    """Its epochs start anew, below the old ones; the topic id tells them apart."""
+    recreated = cluster.states[TP].with_(topic_id=OTHER_ID, leader_epoch=0, zk_version=0)
+    assert request(cluster, recreated).partitions == ((TP, ErrorCode.NONE),)
+    assert cluster[1].logs.deleted == [TP]
+    assert cluster[1].values() == []
+    assert cluster[1].logs.logs[TP].topic_id == OTHER_ID
+    assert role(cluster) == (Role.LEADER, 0)
+    # What is still said of the old topic is ignored, from either side.
+    late = cluster.states[TP].with_(leader_epoch=50)
+    assert request(cluster, late).partitions == ((TP, ErrorCode.INCONSISTENT_TOPIC_ID),)
+    deferred(cluster[1].manager.apply_states([late.with_(mzxid=1 << 60)]))
+    cluster.run(0.01)
+    assert role(cluster) == (Role.LEADER, 0)
+
+
+def test_a_log_of_a_deleted_topic_found_on_disk_goes(cluster: SimCluster) -> None:
+    cluster[1].crash()
+    cluster[1].start()
+    recreated = cluster.states[TP].with_(topic_id=OTHER_ID, leader_epoch=0, zk_version=0)
+    assert request(cluster, recreated).partitions == ((TP, ErrorCode.NONE),)
+    assert cluster[1].values() == []
+
+
+@pytest.mark.parametrize(
+    ("stop", "outcome", "deleted"),
+    [
+        (StopReplicaPartitionState(TP, 1, False, TOPIC_ID), ErrorCode.NONE, False),
+        (StopReplicaPartitionState(TP, 1, True, TOPIC_ID), ErrorCode.NONE, True),
+        (StopReplicaPartitionState(TP, -2, True, TOPIC_ID), ErrorCode.NONE, True),
+        (StopReplicaPartitionState(TP, 0, True, TOPIC_ID), ErrorCode.FENCED_LEADER_EPOCH, False),
+        (StopReplicaPartitionState(TP, -2, True, OTHER_ID), ErrorCode.NONE, False),
+    ],
+)
+def test_stop_replica(cluster: SimCluster, stop: StopReplicaPartitionState, outcome: ErrorCode, deleted: bool) -> None:
+    pending = cluster[1].manager.partitions[TP]
+    answers = cluster.stop(1, stop)
+    assert answers[0].partitions == ((TP, outcome),)
+    assert (cluster[1].logs.deleted == [TP]) is deleted
+    assert (TP in cluster[1].manager.partitions) is not deleted
+    stopped = outcome == ErrorCode.NONE and stop.topic_id == TOPIC_ID
+    assert (pending.role is Role.LEADER) is not stopped
+
+
+def test_a_replica_on_its_way_out_does_not_come_back(cluster: SimCluster) -> None:
+    """Its log is deleted; then its broker reads a state while the assignment still says that it is to be removed."""
+    cluster.stop(1, StopReplicaPartitionState(TP, 1, True, TOPIC_ID))
+    leaving = PartitionAssignment((1, 2, 3), removing=(1,))
+    state = cluster.states[TP].with_(leader=2, leader_epoch=2, isr=(2, 3), assignment=leaving, mzxid=1 << 60)
+    deferred(cluster[1].manager.apply_states([state]))
+    cluster.run(0.01)
+    assert TP not in cluster[1].manager.partitions
+    # The controller may still want it: it restarted in the middle of its reassignment.
+    assert request(cluster, state).partitions == ((TP, ErrorCode.NONE),)
+    assert TP in cluster[1].manager.partitions
+
+
+def test_an_unreadable_configuration_holds_up_its_topic_alone(cluster: SimCluster) -> None:
+    cluster[1].unreadable.add("dark")
+    here, there = TopicPartition("light", 0), TopicPartition("dark", 0)
+    states = tuple(cluster.states[TP].with_(topic=tp.topic, topic_id=OTHER_ID, mzxid=1 << 60) for tp in (there, here))
+    answers: list[ControlResponse] = []
+    message = LeaderAndIsrRequest(0, 1, cluster.epoch(1), states, ())
+    deferred(cluster[1].manager.become_leader_or_follower(message)).addCallback(answers.append)
+    assert dict(answers[0].partitions) == {here: ErrorCode.NONE, there: ErrorCode.UNKNOWN_SERVER_ERROR}
+    # Whoever read the states from ZooKeeper is told, and comes again.
+    failures: list[Any] = []
+    deferred(cluster[1].manager.apply_states(states)).addErrback(lambda failure: failures.append(failure.type))
+    assert failures == [ConnectionLostError]
+    cluster[1].unreadable.clear()
+    deferred(cluster[1].manager.apply_states(states))
+    assert {here, there} <= cluster[1].manager.partitions.keys()
+
+
+def test_topics_that_are_gone_are_not_served_and_keep_their_logs(cluster: SimCluster) -> None:
+    deferred(cluster[1].manager.topics_gone({"t": OTHER_ID}))
+    assert TP in cluster[1].manager.partitions
+    deferred(cluster[1].manager.topics_gone({"t": TOPIC_ID}))
+    assert TP not in cluster[1].manager.partitions
+    assert cluster[1].logs.deleted == []
+
+
+def test_a_failed_directory_takes_its_partitions_offline(cluster: SimCluster) -> None:
+    offline: list[Any] = []
+    cluster[1].manager.on_offline = offline.extend
+    cluster.network.cut |= {(2, 1), (3, 1)}
+    waiting = cluster[1].produce("b")
+    cluster[1].logs.handle_failure(str(cluster[1].logs.path))
+    assert offline == [TP]
+    assert [a.error for a in waiting] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert [a.error for a in cluster[1].produce("c")] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert [r.error for r in cluster[1].consume()] == [ErrorCode.KAFKA_STORAGE_ERROR]
+    newer = cluster.states[TP].with_(leader_epoch=9)
+    assert request(cluster, newer).partitions == ((TP, ErrorCode.KAFKA_STORAGE_ERROR),)
+
+
+def test_replicas_that_a_full_directory_refused_are_asked_for_until_it_has_room(
+    cluster: SimCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    new = cluster.states[TP].with_(topic="new", topic_id=OTHER_ID, leader=2)
+
+    def refuse(*_: Any) -> None:
+        raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, "No space left on device")
+
+    def ask() -> None:
+        asked.append(cluster.clock.monotonic() - start)
+        deferred(cluster[1].manager.become_leader_or_follower(LeaderAndIsrRequest(0, 1, cluster.epoch(1), (new,), ())))
+
+    cluster[1].manager.on_refused = ask
+    start = cluster.clock.monotonic()
+    with monkeypatch.context() as full:
+        full.setattr(cluster[1].logs, "get_or_create", refuse)
+        assert request(cluster, new).partitions == ((new.topic_partition, ErrorCode.KAFKA_STORAGE_ERROR),)
+        cluster.run(8)
+    assert asked == pytest.approx([1, 3, 7], abs=0.1), "later and later"
+    assert new.topic_partition not in cluster[1].manager.partitions
+    cluster.run(8)
+    assert len(asked) == 4
+    assert cluster[1].manager.partitions[new.topic_partition].role is Role.FOLLOWER
+    cluster.run(60)
+    assert len(asked) == 4, "nothing is refused any more"
+
+
+def test_replicas_of_a_directory_that_failed_are_not_asked_for(cluster: SimCluster) -> None:
+    asked: list[bool] = []
+    cluster[1].manager.on_refused = lambda: asked.append(True)
+    cluster[1].logs.handle_failure(str(cluster[1].logs.path))
+    newer = cluster.states[TP].with_(leader_epoch=9)
+    assert request(cluster, newer).partitions == ((TP, ErrorCode.KAFKA_STORAGE_ERROR),)
+    cluster.run(120)
+    assert not asked, "only a restart brings them back"
+
+
+def test_shutdown_stops_fetching_and_checkpoints(cluster: SimCluster) -> None:
+    cluster.run(6)
+    before = cluster[2].logs.checkpoints
+    deferred(cluster[2].manager.shutdown())
+    count = len(cluster.network.requests)
+    cluster.network.requests.clear()
+    cluster.run(5)
+    assert count
+    assert not [r for r in cluster.network.requests if r[0] == 2]
+    cluster.run(60)
+    assert cluster[2].logs.checkpoints == before + 1 > 1
+
+
+def test_many_partitions_are_taken_over_in_pieces(cluster: SimCluster) -> None:
+    """The reactor serves others meanwhile, and what is ready serves already."""
+    states = tuple(cluster.states[TP].with_(topic="many", partition=n, topic_id=OTHER_ID) for n in range(120))
+    answers: list[ControlResponse] = []
+    message = LeaderAndIsrRequest(0, 1, cluster.epoch(1), states, ())
+    deferred(cluster[1].manager.become_leader_or_follower(message)).addCallback(answers.append)
+    hosted = [tp for tp in cluster[1].manager.partitions if tp.topic == "many"]
+    assert (len(hosted), answers) == (50, [])
+    cluster.run(0.01)
+    assert {error for _, error in answers[0].partitions} == {ErrorCode.NONE}
+    assert len(cluster[1].manager.partitions) == 121

@@ -135,6 +135,8 @@ def test_a_paused_coordinator_that_wakes_up_cannot_write(make_cluster: ClusterFa
         assert number_of(cluster, ASIDE) == 200
 
 
+# trap: kafkalite/zk/stores/fenced_write.py: A coordinator commits after another has claimed its group, while its own
+# session lives.
 @pytest.mark.kafkalite_only
 def test_a_coordinator_that_was_overtaken_cannot_write(make_cluster: ClusterFactory) -> None:
     """Its session lives on, its claim does not: the epoch that its writes check has been raised by another's."""

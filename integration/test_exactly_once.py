@@ -246,6 +246,8 @@ def test_long(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     run_kills(make_cluster, tmp_path, 50)
 
 
+# trap: kafkalite/coordinator/offsets/committed_offset_reader.py: A successor reads its offsets before the transaction
+# of its predecessor is decided.
 @pytest.mark.full
 def test_zombies(make_cluster: ClusterFactory, tmp_path: Path) -> None:
     """An application is stopped within a transaction, its successor does its work, it wakes up: it is fenced."""

@@ -158,6 +158,7 @@ def test_blocks_of_ids_are_shared_without_overlap(shared_cluster: LocalCluster) 
     assert latest["broker"] in given
 
 
+# trap: kafkalite/log/producer_state.py: A change of leaders loses the sequence numbers of a producer.
 @pytest.mark.kafkalite_only
 def test_state_outlives_restarts_leaders_and_truncation(make_cluster: ClusterFactory) -> None:
     """Duplicates stay duplicates on every next leader, after a clean stop, after ``kill -9`` and after truncation."""

@@ -518,6 +518,8 @@ def test_an_open_transaction_outlives_its_coordinator(cluster: LocalCluster, top
     assert read_all(cluster, topic, "read_committed") == expected
 
 
+# trap: kafkalite/coordinator/transaction/transaction_state_manager.py: A paused coordinator wakes with a request in its
+# socket, and decides a transaction that another owns.
 @pytest.mark.kafkalite_only
 def test_a_paused_coordinator_that_wakes_up_cannot_decide(cluster: LocalCluster, topic: str) -> None:
     producer = RawProducer(cluster, f"{topic}-tx")

@@ -94,6 +94,8 @@ def test_operations_and_their_errors(connect: ClientFactory, loop: BlockingLoop)
     assert loop.run(client.get("/a"))[0] == b"3", "all or nothing"
 
 
+# trap: kafkalite/zk/lane.py: A completion overtakes the watch event that preceded it: completions and events come
+# through one lane.
 def test_a_watch_is_told_before_a_later_answer(connect: ClientFactory, loop: BlockingLoop) -> None:
     reader, writer = connect("/order"), connect("/order")
     loop.run(writer.create("/n", b"0"))
@@ -108,6 +110,8 @@ def test_a_watch_is_told_before_a_later_answer(connect: ClientFactory, loop: Blo
     assert stale == 0
 
 
+# trap: kafkalite/zk/kazoo_client.py: A request larger than `jute.maxbuffer` costs every other request the connection:
+# the client refuses it before it is sent.
 def test_an_oversized_request_costs_nobody_else_the_connection(connect: ClientFactory, loop: BlockingLoop) -> None:
     client = connect("/large")
     states: list[SessionState] = []
@@ -150,6 +154,8 @@ def test_an_expired_session_is_told_and_fenced(
     assert loop.run(other.exists("/e")) is None
 
 
+# trap: kafkalite/zk/kazoo_session.py: A request queued while the connection is SUSPENDED would go out in the next
+# session: fenced writes are bound to their session.
 def test_requests_in_the_queue_of_a_lost_session_are_not_sent_in_the_next(
     connect: ClientFactory, loop: BlockingLoop, zookeeper: EmbeddedZooKeeper
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_stopped_broker_keeps_its_session(broker: FakeBroker, client: KazooZkC
     assert loop.run(client.exists(broker.path)) is not None
 
 
+# trap: kafkalite/broker/guardian.py: The guardian dies together with its broker: the session timeout does its work.
 def test_without_its_guardian_the_timeout_does_the_work(
     zookeeper: EmbeddedZooKeeper, client: KazooZkClient, loop: BlockingLoop
 ) -> None:

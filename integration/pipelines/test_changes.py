@@ -125,6 +125,8 @@ def test_all_kinds_of_values_and_keys_that_change(database: Postgres) -> None:
         assert database.sql(ALL, "kinds_copy") == captured.sql(ALL)
 
 
+# trap: kafkalite/pipelines/changes/source.py: After a crash the database sends the transactions of a replication slot
+# again.
 def test_micro_batches_are_whole_transactions_and_can_be_had_again(database: Postgres) -> None:
     with Captured(database, "batches") as captured:
         captured.first_copy()
@@ -149,6 +151,7 @@ def test_micro_batches_are_whole_transactions_and_can_be_had_again(database: Pos
         assert captured.slot.next_end(captured._done, 100, stop) == captured._done
 
 
+# trap: kafkalite/pipelines/changes/postgres.py: A quiet table makes a busy database keep its log for ever.
 def test_what_others_write_is_passed_over(database: Postgres, monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise the database would keep its log while nobody changes the table, and each look would read all of it."""
     with Captured(database, "quiet") as captured:
@@ -195,6 +198,7 @@ def test_a_slot_in_use_is_waited_for(database: Postgres, monkeypatch: pytest.Mon
         assert len(refused) == 2
 
 
+# trap: kafkalite/pipelines/changes/copy.py: A copy that was destroyed is believed, because the checkpoint is whole.
 def test_a_copy_knows_how_far_it_is_and_whether_it_is_still_itself(database: Postgres) -> None:
     url = database.create("copies")
     database.sql(TABLE, "copies")

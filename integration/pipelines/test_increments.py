@@ -15,6 +15,7 @@ TWICE = (4, 5)
 """What is done again: one that adds, and one that writes the whole."""
 
 
+# trap: kafkalite/pipelines/increments.py: A repeated micro-batch would count twice in the state of `foreachBatch`.
 def test_each_micro_batch_counts_once(spark: SparkSession, tmp_path: Path) -> None:
     """Cut short before or after it was written, and begun anew with other rows: the last time counts. The folder does
     not grow with the number of micro-batches."""

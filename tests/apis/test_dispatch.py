@@ -180,6 +180,7 @@ def test_where_there_is_no_error_for_the_whole_every_element_has_it(
     assert find(decode_response(key, version, memoryview(encode_response(key, version, response))))
 
 
+# trap: kafkalite/apis/sasl_handshake.py: SaslHandshake on a PLAINTEXT listener must answer ILLEGAL_SASL_STATE.
 @pytest.mark.parametrize(
     ("key", "fields", "code"),
     [

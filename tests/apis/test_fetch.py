@@ -334,6 +334,7 @@ def test_a_zstd_batch_has_no_older_form() -> None:
     assert fetch(broker, 2, ask(T0)).partitions[0].error == 0
 
 
+# trap: kafkalite/apis/fetch_conversion.py: A client that does not know zstd would be sent zstd batches.
 @pytest.mark.parametrize(
     ("version", "error"),
     [

@@ -228,6 +228,7 @@ def test_two_producers_in_one_request() -> None:
     assert not house.appended
 
 
+# trap: kafkalite/apis/produce_transactional.py: Pipelined batches overtake the one that is being verified.
 def test_requests_behind_one_that_waits_keep_their_order() -> None:
     house = House()
     house.verifier.hold = True
@@ -286,6 +287,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [producer for _, producer in transactional._lowest] == [6, 7, 8]
 
 
+# trap: kafkalite/apis/produce_transactional.py: A marker arrives while a batch of its transaction is being verified.
 def test_a_marker_that_comes_between_makes_it_verify_again() -> None:
     house = House()
     house.verifier.hold = True

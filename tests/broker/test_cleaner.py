@@ -134,6 +134,7 @@ def test_failures_are_told_and_leave_nothing(tmp_path: Path, pipes: Pipes, size:
     assert not list(tmp_path.glob("*.cleaned"))
 
 
+# trap: kafkalite/broker/cleaner_process.py: The cleaner process outlives its broker.
 def test_it_ends_with_its_broker_in_the_middle_of_a_round(pipes: Pipes) -> None:
     pipes.orders.check()
     pipes.hang_up()
@@ -156,6 +157,8 @@ def test_orders_arrive_in_pieces(pipes: Pipes) -> None:
     assert pipes.orders.next() == Abort(7)
 
 
+# trap: kafkalite/broker/cleaner_process.py: Compaction holds up the reactor: it runs in a process of its own, which
+# needs little memory.
 def test_it_needs_little() -> None:
     """It runs beside every broker that compacts: no reactor, no ZooKeeper, no codecs before they are needed."""
     code = "import sys, kafkalite.broker.cleaner_process; print(*sys.modules)"

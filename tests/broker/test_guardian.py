@@ -108,6 +108,10 @@ class Child:
         return 0
 
 
+# trap: kafkalite/broker/guardian.py: Another child process holds the guardian's pipe open, so that the guardian does
+# not see the broker die.
+# trap: kafkalite/broker/guardian.py: The guardian has the credentials of an old session and could not end the new one:
+# it gets those of each session.
 def test_each_session_is_told_and_nobody_else_holds_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     children: list[Child] = []
 

@@ -51,6 +51,8 @@ class World:
         return found[0][1]
 
 
+# trap: kafkalite/broker/registration.py: A new session needs a new broker epoch: the broker registers anew in each
+# session.
 def test_each_new_session_registers_anew_with_a_greater_epoch() -> None:
     world = World()
     deferred(world.registration.start())
@@ -90,6 +92,8 @@ def test_stop_withdraws_the_registration() -> None:
     assert "/brokers/ids/1" not in world.zookeeper.paths()
 
 
+# trap: kafkalite/broker/registration.py: The session is replaced while a starting broker waits for its former znode to
+# go.
 def test_a_session_that_is_exchanged_while_the_former_znode_is_waited_for() -> None:
     """The guardian and the fence of ISR writes get the session in which the znode was made."""
     world = World()
@@ -129,6 +133,8 @@ def test_a_start_that_a_lost_connection_ended_can_be_tried_again() -> None:
     assert [session for _, session in world.registered] == [world.owner()] == [world.client.session]
 
 
+# trap: kafkalite/broker/registration.py: A session that merely expired looks like a restart, and the broker would leave
+# the ISR with a whole log.
 def test_an_unclean_start_is_told_by_every_later_registration() -> None:
     world = World()
     deferred(world.registration.start())

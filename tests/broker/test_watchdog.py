@@ -26,6 +26,8 @@ def test_hang_detector(looks: list[tuple[int, int]], fires: list[int]) -> None:
     assert [now for now, beats in looks if detector.look(now, beats)] == fires
 
 
+# trap: kafkalite/broker/watchdog.py: A broker whose reactor hangs would keep its session and lead for ever: the
+# watchdog gives the session up.
 def test_a_hung_clock_gives_the_session_up_with_its_credentials() -> None:
     given_up = threading.Event()
     seen: list[tuple[object, ...]] = []

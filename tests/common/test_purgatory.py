@@ -76,6 +76,7 @@ def test_late_is_said_before_done(purgatory: Purgatory, clock: ManualClock) -> N
     assert wait.said == ["late", "done"]
 
 
+# trap: kafkalite/common/purgatory.py: A completed operation runs inside the loop that completed it.
 def test_a_completed_wait_does_not_run_inside_the_loop(purgatory: Purgatory) -> None:
     """What one of them does when it is done (look at the same key again, wait anew) finds all the others gone."""
     found: list[tuple[int, int]] = []

@@ -154,6 +154,8 @@ def test_another_incarnation_gets_nothing_of_the_old_ones() -> None:
     assert (len(wire.asked), heard) == (2, [])
 
 
+# trap: kafkalite/controller/channel_manager.py: The controller's watch is faster than the answer to the broker that
+# registers, so the broker refuses the first request: the controller sends it again.
 def test_a_broker_that_does_not_know_its_registration_yet_is_told_again() -> None:
     """The controller's watch was faster than the answer to the broker: what is dropped now nobody says again."""
     wire, clock, heard = Wire(), ManualClock(), list[ErrorCode]()

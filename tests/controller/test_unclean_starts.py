@@ -34,6 +34,8 @@ def nobody_watches(house: House) -> None:
     house.controller_clients.pop(9).close()
 
 
+# trap: kafkalite/controller/elections.py: A leader that restarted unseen by any controller has a shortened log, and the
+# followers would truncate to it.
 @pytest.mark.parametrize("successor", [True, False])
 def test_a_leader_that_restarted_unseen_does_not_lead_on(successor: bool) -> None:
     house = cluster()
@@ -101,6 +103,8 @@ def test_a_follower_with_a_whole_log_stays() -> None:
     assert "2 <- lead/follow (1,2,3) t-0: 1/0 [1,2]" in house.take()
 
 
+# trap: kafkalite/controller/broker_events.py: A restart is seen together with the death of the broker that has all
+# records: one event tells the two brokers apart.
 def test_restarted_and_dead_brokers_are_told_apart_in_one_event() -> None:
     """The leader is back without the end of its log, and the follower, which has all, was killed at the same time."""
     house = cluster(1, 2)

@@ -208,6 +208,7 @@ def test_aborted_records_go_and_the_index_with_the_last_marker(tmp_path: Path) -
     assert [(header.is_control, header.record_count) for header in left] == [(False, 0), (True, 1)]
 
 
+# trap: kafkalite/log/cleaner/batch_filter.py: Compaction loses the last sequence number of a producer.
 @pytest.mark.parametrize("clean_shutdown", [True, False])
 def test_sequences_survive(tmp_path: Path, clean_shutdown: bool) -> None:
     lhouse = house(tmp_path)
@@ -278,6 +279,7 @@ class CrashingFileSystem(FileSystem):
         return super().remove(path, missing_ok)
 
 
+# trap: kafkalite/log/cleaner/swap.py: A crash in the middle of the swap of compacted segments.
 @pytest.mark.parametrize("twice", [False, True])
 def test_a_crash_at_any_moment_of_the_swap(tmp_path: Path, twice: bool) -> None:
     """Also a second one, while the first is being put right."""
@@ -321,6 +323,8 @@ def test_a_crash_at_any_moment_of_the_swap(tmp_path: Path, twice: bool) -> None:
     assert steps > 20
 
 
+# trap: kafkalite/log/cleaner/cleaner.py: A left-over `.cleaned` file makes the loader delete a valid `.swap` file: each
+# cleaning first deletes what an earlier one left.
 def test_what_an_earlier_round_left_is_thrown_away(tmp_path: Path) -> None:
     lhouse = house(tmp_path)
     log = lhouse.create()
@@ -336,6 +340,7 @@ def test_what_an_earlier_round_left_is_thrown_away(tmp_path: Path) -> None:
 # -- refusals
 
 
+# trap: kafkalite/log/cleaner/cleaner.py: Compaction rewrites a batch with a wrong bit, and gives it a valid CRC.
 def test_a_wrong_bit_is_found_and_not_made_right(tmp_path: Path) -> None:
     lhouse = house(tmp_path)
     log = lhouse.create()

@@ -250,6 +250,8 @@ def test_truncation_gives_the_round_up_at_once(house: House) -> None:
     assert [offset for offset, _, _ in contents(log)] == [19]
 
 
+# trap: kafkalite/log/cleaner/log_cleaner.py: The result of cleaning a log that was truncated or deleted meanwhile is
+# swapped in.
 def test_what_an_aborted_round_still_reports_is_passed_over(house: House) -> None:
     log = house.dirty("t")
     before = contents(log)

@@ -205,6 +205,7 @@ def test_a_restart_in_the_middle_carries_on(house: House, manager: LogManager, c
     assert log.log_end_offset == 30
 
 
+# trap: kafkalite/log/log_manager.py: A crash between the renames of the two folders of a moved log leaves both.
 @pytest.mark.parametrize("fails", [1, 2])
 def test_a_crash_between_the_two_renames(
     house: House, manager: LogManager, monkeypatch: pytest.MonkeyPatch, fails: int
@@ -337,6 +338,8 @@ def segments_deleted(log: Log) -> None:
     assert log.delete_old_segments(NOW)
 
 
+# trap: kafkalite/log/future_logs.py: A log is truncated while it is copied to another directory, and the copy keeps the
+# records that were cut.
 @pytest.mark.parametrize(
     "happens",
     [truncated, truncated_and_written_anew, emptied, emptied_to_below, records_deleted, segments_deleted],
@@ -373,6 +376,8 @@ def test_a_copy_that_is_ahead_or_beside_is_not_caught_up(house: House, manager: 
     assert not futures.is_caught_up(tp(0))
 
 
+# trap: kafkalite/log/future_logs.py: A log is truncated while a read of it waits to be written to the copy in another
+# directory.
 def test_what_was_read_before_a_truncation_is_not_copied(
     house: House, manager: LogManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -409,6 +414,7 @@ class Slow:
         return self._result
 
 
+# trap: kafkalite/log/future_logs.py: A log that moves to another directory leaves its leader epochs behind.
 def test_epochs_that_compaction_has_left_no_batch_of(house: House, manager: LogManager) -> None:
     log = filled(manager, 3)
     for epoch in (1, 2, 3):

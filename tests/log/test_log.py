@@ -271,6 +271,8 @@ def test_timestamps(house: LogHouse) -> None:
     assert largest is not None and (largest.timestamp, largest.offset) == (NOW + 290, 58)
 
 
+# trap: kafkalite/log/producer_state.py: A follower receives the ends of several transactions at once, and a look-up of
+# aborted ones stops too soon.
 def test_aborted_transactions_of_one_fetch_are_all_found(house: LogHouse) -> None:
     """A follower that was away is sent the ends of transactions with the starts of later ones."""
     log = house.create()

@@ -289,6 +289,8 @@ def test_what_the_mark_of_a_clean_shutdown_says(tmp_path: Path, mark: str, kept:
     assert house.started().unclean_start_epoch == kept
 
 
+# trap: kafkalite/log/log_manager.py: One of several log directories was not closed in order: the start is an unclean
+# one.
 def test_the_logs_keep_their_life_only_if_every_directory_was_closed_in_order(tmp_path: Path) -> None:
     house = House(tmp_path, 2)
     house.boot_id = ""

@@ -87,6 +87,7 @@ def manager(path: Path, fs: Watched, clock: ManualClock, bench: Bench, **values:
     return made
 
 
+# trap: kafkalite/log/log_manager.py: Recovery holds up the reactor: it runs in threads.
 def test_recovery(tmp_path: Path, fs: Watched, bench: Bench) -> None:
     clock = ManualClock()
     first = manager(tmp_path, fs, clock, bench)
@@ -97,6 +98,8 @@ def test_recovery(tmp_path: Path, fs: Watched, bench: Bench) -> None:
     assert again.logs[TP].log_end_offset == 3
 
 
+# trap: kafkalite/log/background_work.py: fsync and checkpoints hold up the reactor: they run in threads, except with
+# `flush.messages=1`.
 def test_flushing_and_checkpoints(tmp_path: Path, fs: Watched, bench: Bench) -> None:
     clock = ManualClock()
     made = manager(

@@ -104,6 +104,7 @@ def test_follower_takes_any_sequence(house: LogHouse) -> None:
     assert log.producer_state.entries[5].last_sequence == 90
 
 
+# trap: kafkalite/log/producer_state.py: A truncation or a restart loses the sequence numbers of a producer.
 def test_survives_restart_and_truncation(house: LogHouse) -> None:
     house.config = type(house.config)(segment_bytes=400)
     log = house.create()

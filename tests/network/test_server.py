@@ -156,6 +156,8 @@ def test_large_buffers_are_not_joined() -> None:
     assert answers(sock.sent) == [(1, b"head" + large + b"tail"), (2, b"head" + large + b"tail")]
 
 
+# trap: kafkalite/network/output_queue.py: Reads of files that are not in the page cache hold up the reactor: a thread
+# reads ahead.
 def test_cold_files_are_read_ahead_off_the_reactor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_queue, "WINDOW", 60)
     monkeypatch.setattr("kafkalite.network.server.is_resident", lambda _: False)

@@ -69,6 +69,7 @@ def test_down_keeps_what_is_old_enough_and_drops_markers_and_tails() -> None:
     assert down_convert(kafka_commit_marker(), 1, 0) == b""
 
 
+# trap: kafkalite/record/convert.py: zstd batches cannot be down-converted.
 def test_zstd_cannot_go_down() -> None:
     with pytest.raises(ApiError) as caught:
         down_convert(KAFKA[2, 4, 0], 1, 0)

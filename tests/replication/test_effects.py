@@ -28,6 +28,8 @@ def order(tmp_path: Path) -> tuple[SimCluster, list[str]]:
     return cluster, said
 
 
+# trap: kafkalite/replication/effects.py: An operation completes before the state of the partition is consistent:
+# waiters are run last.
 def test_nothing_runs_before_all_is_consistent(order: tuple[SimCluster, list[str]]) -> None:
     cluster, said = order
     partition = cluster[1].manager.partitions[TP]

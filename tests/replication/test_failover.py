@@ -65,6 +65,8 @@ def test_all_but_one_may_die(cluster: SimCluster) -> None:
     assert sorted(cluster.read().isr) == [1, 2, 3]
 
 
+# trap: kafkalite/replication/replica_fetcher.py: A follower truncates to its own high watermark, and loses acknowledged
+# records (KIP-101).
 def test_kip_101_a_restarted_follower_does_not_truncate_to_its_high_watermark(cluster: SimCluster) -> None:
     """The follower has a record above its own high watermark, restarts, and then becomes leader: the record stays."""
     answers = cluster[1].produce("m1")
@@ -103,6 +105,8 @@ def test_kip_101_logs_that_parted_are_cut_by_epoch(cluster: SimCluster) -> None:
     assert [cluster[n].values() for n in (1, 2, 3)] == [["m1", "new2"]] * 3
 
 
+# trap: kafkalite/replication/replica_fetcher.py: A follower truncates to the wrong end of a leader epoch after two
+# quick failovers (KIP-279).
 def test_kip_279_two_fast_failovers(cluster: SimCluster) -> None:
     """Each replica holds an epoch that the others never saw; they meet at the last common one."""
     cluster[1].produce("m1")

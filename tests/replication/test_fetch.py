@@ -105,6 +105,8 @@ def test_leader_epochs(alone: SimCluster, epoch: int, error: ErrorCode) -> None:
     assert [r.error for r in answers] == [error]
 
 
+# trap: kafkalite/replication/fetch_reader.py: A reader of a deleted topic would read its successor with the same name:
+# Fetch compares the topic id.
 def test_unknown_and_inconsistent_topics(alone: SimCluster) -> None:
     answers: list[FetchResult] = []
     partitions = [
@@ -240,6 +242,8 @@ def test_an_idle_follower_asks_for_nothing(cluster: SimCluster) -> None:
     assert all(not request.partitions for _, _, request in cluster.network.requests)
 
 
+# trap: kafkalite/replication/delayed_operations.py: Readers of committed records poll behind an open transaction: they
+# wait for its marker.
 def test_readers_of_committed_records_wait_for_markers_and_hear_what_was_aborted(cluster: SimCluster) -> None:
     leader = cluster[1]
 

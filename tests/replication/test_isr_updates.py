@@ -106,6 +106,7 @@ def test_batch_behind_a_refused_first_one_is_not_taken_before_it(cluster: SimClu
     assert cluster[1].values() == ["a", "b", "c"]
 
 
+# trap: kafkalite/replication/isr.py: A shrink that ZooKeeper has not acknowledged advances the high watermark.
 @pytest.mark.parametrize("applied", [True, False])
 def test_a_shrink_with_unknown_outcome_keeps_the_wide_isr(cluster: SimCluster, applied: bool) -> None:
     lose_writes(cluster[1].zk, applied)
@@ -133,6 +134,8 @@ def test_a_shrink_with_unknown_outcome_keeps_the_wide_isr(cluster: SimCluster, a
     assert cluster[1].logs.logs[TP].high_watermark == 2
 
 
+# trap: kafkalite/replication/replica_manager.py: Leaders that stop while ZooKeeper is SUSPENDED would stop all
+# producers: they serve on.
 def test_producing_to_a_full_isr_goes_on_without_zookeeper(cluster: SimCluster) -> None:
     for broker in cluster.brokers.values():
         broker.zk.lose_connection()
@@ -141,6 +144,8 @@ def test_producing_to_a_full_isr_goes_on_without_zookeeper(cluster: SimCluster) 
     assert [a.error for a in answers] == [ErrorCode.NONE]
 
 
+# trap: kafkalite/replication/isr_updates.py: Another broker wrote the partition state: a refused ISR change reads it
+# again.
 def test_version_conflict_re_reads(cluster: SimCluster) -> None:
     current = cluster.read()
     # Somebody writes the same leader and epoch with another ISR: the leader's next write is refused, and it learns.
@@ -155,6 +160,8 @@ def test_version_conflict_re_reads(cluster: SimCluster) -> None:
     assert cluster.read().isr == isr(cluster).committed == (1, 3)
 
 
+# trap: kafkalite/replication/isr_updates.py: An ISR change begun while ZooKeeper is SUSPENDED may belong to a lost
+# session: leaders begin none.
 def test_no_isr_change_is_begun_while_suspended(cluster: SimCluster) -> None:
     cluster[1].zk.lose_connection()
     tried: list[str] = []
@@ -189,6 +196,8 @@ def test_a_zombie_leader_cannot_change_the_isr(cluster: SimCluster) -> None:
     assert sorted(cluster.read().isr) == [1, 2, 3]
 
 
+# trap: kafkalite/replication/isr.py: A replica that is being added to the ISR may be elected already: nothing is
+# committed without it.
 def test_a_replica_being_added_counts_at_once(cluster: SimCluster) -> None:
     cluster.network.cut.add((3, 1))
     cluster[1].produce("a")
@@ -208,6 +217,7 @@ def test_a_replica_being_added_counts_at_once(cluster: SimCluster) -> None:
     assert cluster[1].logs.logs[TP].high_watermark == 1
 
 
+# trap: kafkalite/replication/isr_updates.py: The earlier life of a follower would join an ISR (KIP-903).
 def test_only_the_current_life_of_a_broker_joins(cluster: SimCluster) -> None:
     """KIP-903: a fetch that carries an older broker epoch makes no member of the ISR."""
     cluster.network.cut.add((3, 1))
@@ -224,6 +234,8 @@ def test_only_the_current_life_of_a_broker_joins(cluster: SimCluster) -> None:
     assert cluster.read().isr == (1, 2, 3)
 
 
+# trap: kafkalite/replication/isr_updates.py: A removed replica joins the ISR again, because the leader is the last to
+# learn the new assignment.
 def test_a_replica_that_is_being_removed_does_not_join_a_whole_target(cluster: SimCluster) -> None:
     """The controller may have completed the reassignment, and the leader knows the new assignment last."""
     cluster.network.cut.update({(2, 1), (3, 1)})
@@ -240,6 +252,8 @@ def test_a_replica_that_is_being_removed_does_not_join_a_whole_target(cluster: S
     assert cluster.read().isr == (1, 3), "until 2 is in sync the reassignment goes on, and 3 is of use"
 
 
+# trap: kafkalite/replication/fetch_reader.py: A fetch from the earlier life of a follower tells the leader of records
+# that the follower has lost.
 def test_a_fetch_of_an_earlier_life_is_refused(cluster: SimCluster) -> None:
     """KIP-903: one that was under way when its sender restarted tells nothing of what the sender has now."""
     cluster.run(1)
@@ -255,6 +269,8 @@ def test_a_fetch_of_an_earlier_life_is_refused(cluster: SimCluster) -> None:
     assert follower.log_end_offset == 1
 
 
+# trap: kafkalite/replication/isr_updates.py: An ISR change hides an unseen restart, because the state becomes younger
+# than the restart: the change keeps the unclean start epochs.
 def test_an_isr_change_keeps_what_the_state_says_of_unclean_starts(cluster: SimCluster) -> None:
     """Else the leader's write would hide that a member restarted: only the controller judges that."""
     recorded = ((1, 11), (2, 12), (3, 13))
@@ -273,6 +289,8 @@ def test_an_isr_change_keeps_what_the_state_says_of_unclean_starts(cluster: SimC
     assert (state.isr, state.unclean_start_epochs) == ((1, 2, 3), ((1, 11), (2, 12), joined)), "the life that caught up"
 
 
+# trap: kafkalite/replication/isr_updates.py: An ISR change that its session refused would be given up silently: the
+# leader tries again.
 def test_a_write_that_its_session_refuses_is_looked_at_again(cluster: SimCluster) -> None:
     """The fence of its ISR writes is of an older session than the broker's znode: the change is not given up."""
     cluster[1].manager.registered(cluster.epoch(1), cluster[1].zk.session - 1000)
@@ -316,6 +334,8 @@ def test_a_server_that_lags_behind_the_controller_is_read_again(cluster: SimClus
     assert cluster.read().isr == (1, 2)
 
 
+# trap: kafkalite/replication/isr_updates.py: A lost ISR expansion is given up although the write is still on its way,
+# and takes effect later.
 def test_a_lost_expansion_does_not_take_effect_after_it_was_given_up(cluster: SimCluster) -> None:
     """It is still on its way when the leader reads. Were it taken then, replica 3 could lead without record b."""
     cluster.network.cut.add((3, 1))

@@ -175,6 +175,7 @@ def test_replicas_that_are_not_listed_are_not_held_back(tmp_path: Path, side: st
     assert time_to_catch_up(cluster) < 0.5
 
 
+# trap: kafkalite/replication/fetch_reader.py: The high watermark waits for a replica that a quota holds back.
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_replicas_in_sync_and_consumers_never_wait(tmp_path: Path, side: str) -> None:
     cluster = grown(tmp_path, side, "*")
@@ -224,6 +225,8 @@ def test_other_partitions_of_the_same_fetcher_go_on(tmp_path: Path, side: str) -
     assert end(cluster, 3) < 10
 
 
+# trap: kafkalite/replication/replica_fetcher.py: A throttled replica holds up the replicas in sync, or asks a leader
+# that answers an empty request at once.
 @pytest.mark.parametrize("side", ["leader", "follower"])
 def test_a_throttled_follower_asks_seldom(tmp_path: Path, side: str) -> None:
     """Neither empty requests in a row nor an answer for each record that it may not have yet."""

@@ -45,6 +45,8 @@ def role(cluster: SimCluster, broker: int = 1) -> tuple[Role, int]:
     return partition.role, partition.leader_epoch
 
 
+# trap: kafkalite/replication/controller_fence.py: A request of an older controller, or one for another life of the
+# broker, arrives late.
 @pytest.mark.parametrize(
     ("change", "error"),
     [
@@ -72,6 +74,8 @@ def test_the_same_state_again_changes_nothing(cluster: SimCluster) -> None:
     assert [f.log_end_offset for f in partition.followers.values()] == [1, 1]
 
 
+# trap: kafkalite/replication/role_applier.py: A state written before the restart still names the broker as leader: the
+# broker leads only if the state's mzxid exceeds the czxid of its own znode.
 @pytest.mark.parametrize(("newer", "leads"), [(True, True), (False, False)])
 def test_leadership_from_zookeeper_only_if_written_after_registration(
     cluster: SimCluster, newer: bool, leads: bool
@@ -103,6 +107,8 @@ def test_zookeeper_alone_is_enough(cluster: SimCluster) -> None:
     assert [cluster[n].values() for n in (1, 2, 3)] == [["a", "b"]] * 3
 
 
+# trap: kafkalite/replication/replica_stopper.py: After a new session another broker may lead: no partition is led until
+# its state has been read again.
 def test_the_end_of_a_session_ends_leading_until_the_states_are_read_again(cluster: SimCluster) -> None:
     old_epoch = cluster.epoch(1)
     cluster[1].manager.on_zk_state(SessionState.EXPIRED)
@@ -126,6 +132,8 @@ def test_the_end_of_a_session_ends_leading_until_the_states_are_read_again(clust
     assert [a.error for a in answers] == [ErrorCode.NONE]
 
 
+# trap: kafkalite/replication/controller_fence.py: A recreated topic starts its versions and epochs anew: replicas
+# compare the topic id.
 def test_a_recreated_topic_begins_empty(cluster: SimCluster) -> None:
     """Its epochs start anew, below the old ones; the topic id tells them apart."""
     recreated = cluster.states[TP].with_(topic_id=OTHER_ID, leader_epoch=0, zk_version=0)

@@ -43,6 +43,8 @@ def found() -> str:
     return spec.origin
 
 
+# trap: kafkalite/spark/archives.py: Spark's archives come before the installed PySpark on the path, and each process
+# compiles them anew.
 def test_the_installed_package_goes_before_the_archive(home: Path) -> None:
     assert "pyspark.zip" in found()
     assert use_installed() == {str(home / "python" / "lib" / "pyspark.zip")}
@@ -65,6 +67,7 @@ def test_the_archive_stays_where_spark_is_not_installed(home: Path, monkeypatch:
     assert sys.path == before
 
 
+# trap: kafkalite/spark/archives.py: Spark's Python reads its archives again before each task.
 def test_directories_of_archives_are_read_once(home: Path) -> None:
     archive = home / "python" / "lib" / "pyspark.zip"
     of_a_user = home.parent / "of-a-user.zip"

@@ -176,6 +176,7 @@ def test_an_abort(world: World) -> None:
     assert world.calls[0] == ("init", committer_of(QUERY), sink.COMMIT_TIMEOUT_MS)
 
 
+# trap: kafkalite/spark/sink.py: Spark aborts a batch that was already decided.
 def test_an_abort_leaves_what_was_decided(world: World) -> None:
     """Spark aborts a batch whose commit failed, too: when that had recorded its decision, it stands."""
     world.open(A, B)

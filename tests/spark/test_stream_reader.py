@@ -86,6 +86,8 @@ def test_the_beginning_stays() -> None:
     assert source.initialOffset() == json(3)
 
 
+# trap: kafkalite/spark/stream_reader.py: A stream that starts at the end: Spark stores a position only where a
+# micro-batch ends.
 @pytest.mark.parametrize(
     ("options", "empty"),
     [

@@ -26,6 +26,8 @@ def test_by_count(groups: list[int], expected: list[int]) -> None:
     assert [index for bundle in packed for index in bundle] == list(range(len(groups)))
 
 
+# trap: kafkalite/zk/stores/batches.py: A multi larger than `jute.maxbuffer` costs the connection: transactions are
+# bounded.
 def test_by_size() -> None:
     groups: list[list[Op]] = [[Create(f"/{index}", b"x" * 100_000)] for index in range(12)]
     packed = list(bundles(groups))

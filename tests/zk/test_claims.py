@@ -128,6 +128,7 @@ def fence(claim: Claim | None, client: MemoryZkClient) -> WriteFence:
     return WriteFence(None, client.session) if claim is None else claim.fence()
 
 
+# trap: kafkalite/zk/stores/fenced_write.py: Claims share a multi: one that is lost would fail the writes of the others.
 def test_neighbours_in_a_transaction_do_not_spoil_each_other(two: Two) -> None:
     """Writes of three groups and of nobody: one has lost its claim, one operation is bad."""
     client = two.clients[0]

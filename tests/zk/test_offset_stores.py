@@ -36,6 +36,8 @@ def both(house: House, value: OffsetAndMetadata = VALUE, create: bool = True) ->
     run(house.server.clients[0].multi(ops))
 
 
+# trap: kafkalite/zk/stores/offsets.py: A plain offset that was read without the commit beside it would be kept: the
+# next read must see both, or an event must follow.
 @pytest.mark.parametrize("request_at", range(6))
 def test_whenever_a_commit_comes_it_is_read_as_one_or_an_event_follows(house: House, request_at: int) -> None:
     """A number without its commit must not be taken for what stands there."""

@@ -111,6 +111,8 @@ def test_registering_again_in_the_same_session_keeps_the_epoch(house: House) -> 
     assert run(store.register(broker())) == run(store.register(broker()))
 
 
+# trap: kafkalite/zk/stores/brokers.py: A broker that comes back within its session timeout meets its own old znode: it
+# waits for the znode to go.
 def test_a_dead_incarnation_is_waited_for(house: House) -> None:
     old = house.server.client()
     run(BrokerStore(old, house.clock).register(broker()))
@@ -198,6 +200,8 @@ def test_claim_is_exclusive_and_raises_the_epoch(house: House) -> None:
     assert run(house.controller().current()) == 2, "a stale claim must not remove the new one"
 
 
+# trap: kafkalite/zk/stores/controller.py: Two controllers could raise the same epoch: the claim's own transaction
+# raises it, checked against the value that was read.
 def test_two_controllers_never_have_the_same_epoch(house: House) -> None:
     """Another came and went since the epoch was read: the claim, though it stands alone, is one epoch behind."""
     run(house.controller().resign(house.claim()))
@@ -215,6 +219,8 @@ def test_two_controllers_never_have_the_same_epoch(house: House) -> None:
     assert house.claim().epoch == 3
 
 
+# trap: kafkalite/zk/stores/controller.py: A controller's claim that was queued in one session would be made in the
+# next: the claim is bound to its session.
 def test_a_claim_is_not_made_in_another_session(house: House) -> None:
     """One that was begun in a session that ended would stand in the next, and nobody would know of it."""
 
@@ -248,6 +254,8 @@ def test_claim_of_another_session_of_ours_is_not_ours(house: House) -> None:
     assert run(house.controller(other).claim(1)) is None
 
 
+# trap: kafkalite/zk/stores/controller.py: The version of an ephemeral claim proves nothing, because the znode is made
+# anew: writes check the version of the persistent epoch.
 def test_writes_after_another_claim_are_refused(house: House) -> None:
     house.topic()
     claim = house.claim()
@@ -287,6 +295,8 @@ def test_a_thousand_partitions_go_in_bounded_transactions(house: House) -> None:
     assert all(state.mzxid > 0 for state in updated.values())
 
 
+# trap: kafkalite/zk/stores/controller.py: One failed operation fails the whole multi: the others are tried again
+# without it.
 def test_one_stale_state_does_not_spoil_the_others(house: House) -> None:
     house.topic(300)
     claim = house.claim()
@@ -315,6 +325,8 @@ def test_deleted_topic_leaves_nothing(house: House) -> None:
     assert [path for path in house.server.paths() if path.endswith("/t") or "/t/" in path] == []
 
 
+# trap: kafkalite/zk/stores/controller.py: The committed offsets of a deleted topic would count for its successor with
+# the same name: they go with the paths.
 def test_what_groups_keep_of_a_deleted_topic_goes_too(house: House) -> None:
     house.topic()
     claim = house.claim()
@@ -352,6 +364,8 @@ def test_isr_is_written_conditionally(house: House) -> None:
         run(store.update(state.with_(isr=(1, 2))))
 
 
+# trap: kafkalite/zk/stores/isr.py: A leader of a deleted topic would write the ISR of its successor with the same name:
+# leaders compare the topic id.
 def test_isr_of_an_earlier_incarnation_of_the_topic_is_not_written(house: House) -> None:
     house.topic(topic_id=uuid.UUID(int=8))
     run(house.controller().create_states(house.claim(), house.states()))
@@ -360,6 +374,8 @@ def test_isr_of_an_earlier_incarnation_of_the_topic_is_not_written(house: House)
     assert run(TopicStore(house.client).state(TP)).isr == (1, 2)
 
 
+# trap: kafkalite/zk/stores/isr.py: A leader's ISR change that was queued in one session would be made in the next: the
+# change is bound to its session.
 def test_isr_of_another_session_is_not_written(house: House) -> None:
     house.topic()
     run(house.controller().create_states(house.claim(), house.states()))
@@ -369,6 +385,7 @@ def test_isr_of_another_session_is_not_written(house: House) -> None:
         run(IsrStore(house.client).update(house.states()[0].with_(zk_version=0, isr=(1,)), session))
 
 
+# trap: kafkalite/zk/stores/isr.py: An ISR change whose outcome a lost connection left unknown is taken for made.
 def test_isr_outcome_unknown_then_known(house: House) -> None:
     house.topic()
     run(house.controller().create_states(house.claim(), house.states()))

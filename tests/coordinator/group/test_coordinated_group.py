@@ -69,6 +69,8 @@ def sleep(clock: ManualClock, seconds: float) -> None:
     clock.advance(0.0)
 
 
+# trap: kafkalite/coordinator/group/deadlines.py: A coordinator that was stopped would expire its members for heartbeats
+# that it could not receive.
 def test_nobody_is_blamed_for_the_time_in_which_the_coordinator_was_stopped() -> None:
     house = House()
     broker = house.preferred()
@@ -118,6 +120,8 @@ def test_a_group_that_is_let_go_has_no_timer() -> None:
     assert hosted.core.state is GroupState.DEAD and armed == []
 
 
+# trap: kafkalite/coordinator/group/coordinated_group.py: A member that is answered sends its next request at once,
+# inside the step that answered it.
 def test_who_is_answered_may_ask_again_at_once() -> None:
     """An answer runs its waiter's code, which finds the group as it is after the step, not in the middle of it."""
     house = House()

@@ -278,6 +278,8 @@ def test_the_watch_ends_with_the_claim(caplog: pytest.LogCaptureFixture) -> None
     assert broker.client.requests == requests
 
 
+# trap: kafkalite/coordinator/group/old_consumers.py: Each new callable passed as a watch is one more watch in kazoo: a
+# group keeps one.
 def test_a_group_that_is_claimed_again_and_again_has_one_watch() -> None:
     house = House()
     broker = house.preferred()
@@ -391,6 +393,8 @@ def test_a_group_that_somebody_joins_while_it_is_looked_at_stays() -> None:
     assert join_again.result.error is NONE
 
 
+# trap: kafkalite/coordinator/offsets/offset_removal.py: A group expires while a member commits: the new offset must
+# stay.
 @pytest.mark.parametrize(
     "moment", [("get_children", "/consumers/g/owners"), ("multi", "/consumers/g/coordinator_epoch")]
 )

@@ -115,6 +115,8 @@ def test_requests_that_come_while_a_group_is_loaded_wait() -> None:
     assert house.server.data("/consumers/g/coordinator_epoch") == b"2"
 
 
+# trap: kafkalite/coordinator/group/group_metadata_manager.py: While ZooKeeper is SUSPENDED a coordinator answers
+# members from memory, but commits nothing.
 def test_without_a_connection_members_are_answered_from_memory_and_nothing_is_written() -> None:
     house = House()
     broker = house.preferred()
@@ -129,6 +131,8 @@ def test_without_a_connection_members_are_answered_from_memory_and_nothing_is_wr
     assert broker.heartbeat(ids["a"], 1) is NONE
 
 
+# trap: kafkalite/coordinator/group/group_metadata_manager.py: A broker that is cut off from ZooKeeper for good gets no
+# event of it: it must doubt its claims by itself.
 def test_a_broker_that_is_cut_off_for_good_answers_from_no_claim_that_may_be_anothers() -> None:
     house = House()
     cut_off = house.preferred()
@@ -241,6 +245,8 @@ def test_a_paused_coordinator_cannot_commit() -> None:
     assert first.heartbeat(ids["a"], 1) is NOT_COORDINATOR
 
 
+# trap: kafkalite/coordinator/group/coordinated_group.py: A paused coordinator begins a generation after another broker
+# has claimed the group.
 def test_a_paused_coordinator_cannot_begin_a_generation() -> None:
     house = House()
     first, second, ids = paused(house)
@@ -261,6 +267,8 @@ def test_a_paused_coordinator_keeps_nobody_elses_claim() -> None:
     assert second.find() == house.brokers[3].find() == second.id
 
 
+# trap: kafkalite/coordinator/group/group_metadata_manager.py: Java's client retries OffsetFetch after two errors only:
+# a coordinator that stops answers with one of these.
 def test_a_broker_that_stops_answers_who_waits_and_takes_nothing_more() -> None:
     house = House()
     broker = house.preferred()

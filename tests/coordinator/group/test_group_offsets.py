@@ -118,6 +118,8 @@ def test_a_fetch_while_zookeeper_is_away_is_tried_again_by_clients() -> None:
         broker.fetch()
 
 
+# trap: kafkalite/coordinator/group/group_metadata_manager.py: A new coordinator believes its caches: it reads the
+# offsets after its claim.
 def test_a_new_coordinator_reads_offsets_after_its_claim() -> None:
     """What it read of the group before is not believed: the connection may have been behind."""
     house = House()

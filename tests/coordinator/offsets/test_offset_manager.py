@@ -99,6 +99,8 @@ def test_what_is_refused(house: House) -> None:
     }
 
 
+# trap: kafkalite/coordinator/offsets/offset_writer.py: A coordinator that was cut off commits an offset after another
+# broker has claimed the group.
 def test_a_zombie_cannot_commit(house: House) -> None:
     zombie = house.first.claim()
     run(house.first.offsets.commit(G, {T0: FULL}, zombie))
@@ -153,6 +155,8 @@ def test_lost_connection_makes_everything_invalid(house: House) -> None:
     assert house.first.number() == 6
 
 
+# trap: kafkalite/coordinator/offsets/committed_offset_reader.py: The server of a new session lags behind the server of
+# the old one, and shows older offsets.
 def test_a_server_that_lags_behind_is_not_believed(house: House) -> None:
     """A new session may be with another server of the ensemble, which has not heard of the last write yet."""
     house.edit(5)

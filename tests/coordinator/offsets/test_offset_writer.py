@@ -90,6 +90,7 @@ def test_a_commit_is_answered_when_all_of_it_is_durable(house: Slow) -> None:
     assert (house.number(T0), house.number(T1)) == (3, 3)
 
 
+# trap: kafkalite/coordinator/offsets/offset_writer.py: An offset goes backward while an older write of it is retried.
 def test_an_offset_never_goes_backward_while_a_write_is_tried_again(house: Slow) -> None:
     claim = house.claimed()
     house.wait(house.commit(1, claim, T0, T1))

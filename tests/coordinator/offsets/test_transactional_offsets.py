@@ -102,6 +102,7 @@ def test_one_write_makes_all_of_it_visible(txn: Transactions) -> None:
     assert txn.numbers(stable=True) == {T0: 7, U0: 7}
 
 
+# trap: kafkalite/coordinator/offsets/committed_offset_reader.py: A reader sees half of the offsets of a transaction.
 def test_nobody_sees_half_of_it(txn: Transactions) -> None:
     """It is decided, copied and removed while somebody reads, who knows one partition and must ask for the other."""
     txn.commit(1, T0, T1)
@@ -194,6 +195,8 @@ def test_an_edit_while_offsets_are_copied_stays(txn: Transactions) -> None:
     assert txn.numbers() == {T0: 100}
 
 
+# trap: kafkalite/coordinator/offsets/transactional_offsets.py: A decision that is copied late overwrites the offsets of
+# a later one.
 @pytest.mark.parametrize("order", [(MOVER, OTHER), (OTHER, MOVER)], ids=["in order", "the other way round"])
 def test_of_two_decisions_the_later_counts(txn: Transactions, order: tuple[TxnProducer, ...]) -> None:
     for producer, offset in ((MOVER, 7), (OTHER, 8)):
@@ -259,6 +262,8 @@ def test_what_is_refused_is_not_staged(txn: Transactions) -> None:
     assert txn.staged == []
 
 
+# trap: kafkalite/coordinator/offsets/transactional_offsets.py: Offsets are staged after the transaction was decided,
+# and belong to none.
 def test_nothing_is_staged_after_the_decision(txn: Transactions) -> None:
     """The decision falls between the look at the transaction and the write."""
     txn.begin()

@@ -162,6 +162,8 @@ def test_with_the_session_every_claim_is_gone_and_taken_again_where_nobody_else_
     assert [marker.coordinator_epoch for _, marker in house.leaders.markers] == [1, 2]
 
 
+# trap: kafkalite/coordinator/transaction/transaction_state_manager.py: A claim whose loading was cut short is an
+# orphan, which only its holder can take over.
 def test_a_takeover_that_a_lost_connection_cut_short_is_made_good() -> None:
     house = House(2)
     producer = house.opened(T0)
@@ -214,6 +216,8 @@ def test_a_zombie_cannot_write() -> None:
     zombie.client._listeners = listeners
 
 
+# trap: kafkalite/coordinator/transaction/transaction_state_manager.py: A coordinator that lost its claim decides a
+# transaction.
 def test_a_zombie_whose_session_goes_on_cannot_write_either() -> None:
     house = House(2)
     producer = house.opened(T0)
@@ -238,6 +242,8 @@ REQUESTS: dict[str, tuple[Callable[[Node, ProducerIdAndEpoch], Started], S]] = {
 }
 
 
+# trap: kafkalite/coordinator/transaction/transaction_state_manager.py: A write whose answer is lost is taken for
+# refused, or for made.
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("name", REQUESTS)
 def test_a_write_whose_answer_is_lost(name: str, applied: bool) -> None:
@@ -308,6 +314,8 @@ def test_an_id_whose_first_write_was_lost_is_made_by_the_next_init(applied: bool
     assert house.stored().producer_epoch == (1 if applied else 0)
 
 
+# trap: kafkalite/coordinator/transaction/transaction_completion.py: While ZooKeeper is away, the coordinator would send
+# the same markers for ever.
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("commit", [True, False])
 def test_the_last_write_is_lost(commit: bool, applied: bool) -> None:
@@ -382,6 +390,8 @@ def requests_of_a_life() -> int:
     return house.owner.client.requests - before
 
 
+# trap: kafkalite/coordinator/transaction/transaction_completion.py: A coordinator dies between the decision and the
+# markers: the next one finishes the transaction.
 @pytest.mark.parametrize("at", range(requests_of_a_life()))
 @pytest.mark.parametrize("how", ["dies before", "dies after", "session"])
 def test_a_transaction_survives_its_coordinator_at_every_step(how: str, at: int) -> None:

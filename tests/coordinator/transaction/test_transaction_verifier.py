@@ -94,6 +94,8 @@ def test_what_is_wrong(truth: TransactionMetadata | None, error: ErrorCode) -> N
     assert house.verify() == {T0: error}
 
 
+# trap: kafkalite/coordinator/transaction/transaction_verifier.py: A late batch opens a transaction that has ended and
+# that no producer will end, and a lagging ZooKeeper server agrees.
 def test_a_late_batch_of_a_transaction_that_has_ended_is_not_let_in_by_an_old_answer() -> None:
     house = House()
     house.store.seen = made(S.ONGOING, T0)

@@ -343,6 +343,8 @@ def test_nobody_goes_on_from_a_fenced_epoch() -> None:
     assert written is not None and written.producer_epoch == 7
 
 
+# trap: kafkalite/coordinator/transaction/transitions.py: Offsets staged under the producer epoch before a fence are
+# forgotten.
 def test_offsets_staged_before_a_fence_are_found() -> None:
     def stager(epoch: int) -> TxnProducer:
         return TxnProducer("tx", 10, epoch)

@@ -49,6 +49,8 @@ class Tail:
 PATTERNS = pytest.mark.parametrize("pattern", ["*.log", "*.log*"])
 
 
+# trap: kafkalite/pipelines/connect/growing.py: A copy of a truncated file is not a new file, and holds the lines that
+# the truncation removed.
 @PATTERNS
 def test_what_a_cut_file_lost_is_read_from_its_copy(tmp_path: Path, pattern: str) -> None:
     tail = Tail(tmp_path, pattern)
@@ -80,6 +82,7 @@ def test_a_copy_of_what_was_read_is_not_read(tmp_path: Path, pattern: str) -> No
     assert tail.read() == "4\n"
 
 
+# trap: kafkalite/pipelines/connect/growing.py: A copy of a truncated file takes the inode of an older copy.
 @PATTERNS
 def test_a_copy_in_the_place_of_an_older_one(tmp_path: Path, pattern: str) -> None:
     tail = Tail(tmp_path, pattern)
@@ -107,6 +110,7 @@ def test_a_limit_between_the_copy_and_the_file(tmp_path: Path, pattern: str) -> 
     assert [tail.read(most=2) for _ in range(5)] == ["2\n", "3\n", "4\n", "5\n", ""]
 
 
+# trap: kafkalite/pipelines/connect/growing.py: A file is truncated between planning and reading.
 def test_a_file_that_is_cut_between_planning_and_reading(tmp_path: Path) -> None:
     tail = Tail(tmp_path)
     tail.write("one\ntwo\nthree\n")
@@ -146,6 +150,7 @@ class Settling:
         self.time = 1e12
 
 
+# trap: kafkalite/pipelines/connect/joined_lines.py: The end of a micro-batch cuts a stack trace in two.
 def test_a_record_waits_for_its_lines(tmp_path: Path) -> None:
     settling = Settling()
     tail = Tail(tmp_path, joined=settling.joined)

@@ -37,6 +37,8 @@ def test_rounds_divide_a_table() -> None:
     assert found == rows
 
 
+# trap: kafkalite/pipelines/connect/jdbc_source.py: A younger row is committed before an older one: rows are read only
+# when they are old enough.
 def test_rows_are_read_when_they_are_old_enough() -> None:
     """A row that was last ``delay`` seconds ago; a younger one may still be overtaken by an older one."""
     now = [0.0]

@@ -33,6 +33,8 @@ def test_events(event: dict[str, Any]) -> None:
     assert json.loads(found.value) == event
 
 
+# trap: kafkalite/pipelines/feeders/tracker.py: One visitor's clock that is ahead would end the session of every
+# visitor.
 @pytest.mark.parametrize(
     ("body", "why"),
     [

@@ -75,6 +75,7 @@ def test_a_process_of_which_nothing_is_heard(raised: bool, alerts: list[Any]) ->
     assert not state.exists
 
 
+# trap: kafkalite/pipelines/jobs/alert_states.py: Spark refuses a state timeout in the past.
 def test_samples_that_are_older_than_the_watermark() -> None:
     state = State()
     state.watermark = 500_000

@@ -107,6 +107,7 @@ def test_a_file_whose_fsync_failed_is_not_blamed(machine: Machine) -> None:
     assert machine.told == []
 
 
+# trap: kafkalite/log/log_segment.py: A full disk tears an append at the recovery point.
 def test_what_a_failed_append_left_below_the_recovery_point_is_cut_on_the_disk(machine: Machine) -> None:
     machine.append(1)
     machine.log.flush()

@@ -1,1 +1,1 @@
-"""Coordinators: of consumers' offsets, of groups, of transactions."""
+"""The group coordinator, the transaction coordinator and the committed offsets of groups."""

@@ -1,1 +1,1 @@
-"""Consumer groups as the classic protocol has them: membership, generations, and whom offsets belong to."""
+"""The group coordinator: consumer groups of the classic protocol, their members, generations and offsets."""

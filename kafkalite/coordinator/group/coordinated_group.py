@@ -1,7 +1,7 @@
-"""A group that this broker coordinates: its core, its timer, the requests that wait in it, and its writes.
+"""A group that this broker coordinates: its metadata, its timer, its waiting requests and its writes.
 
 Answers to: ``kafka.coordinator.group.{DelayedJoin,DelayedSync,DelayedHeartbeat}`` as waiting requests, and
-``GroupMetadata.inLock``, which one reactor makes needless. Reactor shell.
+``GroupMetadata.inLock``, which a single reactor thread makes unnecessary. Reactor shell.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError, ZkE
 
 log = logging.getLogger(__name__)
 _RETRY = 0.25
-"""Seconds until a write whose outcome a lost connection left unknown is made again."""
+"""Seconds until a write is retried whose outcome is unknown after a lost connection."""
 _ASLEEP = 1.0
-"""A timer that is so many seconds late says that the process was stopped, or its reactor held up."""
+"""If a timer fires this many seconds late, the process was paused or its reactor blocked."""
 
 
 class CoordinatedGroup:
-    """``core`` under ``claim``. ``on_lost`` is called once it turns out that the claim is no longer ours."""
+    """``core`` under ``claim``. ``on_lost`` is called when a write finds that another broker holds the claim."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class CoordinatedGroup:
         self._settle()
 
     async def join(self, request: JoinRequest, fresh_id: str) -> JoinAnswer:
-        """A JoinGroup; ``fresh_id`` is for a member that needs an id."""
+        """Serve a JoinGroup; ``fresh_id`` is the member id for a member that needs one."""
         ticket, waiting = self._wait()
         join(self.core, ticket, request, fresh_id, self._clock.monotonic())
         self._settle()
@@ -74,7 +74,7 @@ class CoordinatedGroup:
         return answer
 
     async def sync(self, request: SyncRequest) -> SyncAnswer:
-        """A SyncGroup."""
+        """Serve a SyncGroup."""
         ticket, waiting = self._wait()
         requests.sync(self.core, ticket, request, self._clock.monotonic())
         self._settle()
@@ -82,11 +82,11 @@ class CoordinatedGroup:
         return answer
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """A Heartbeat: a look into memory, and a later deadline that nobody is told of."""
+        """Serve a Heartbeat; it needs no timer and no write, because it only moves a deadline away."""
         return requests.heartbeat(self.core, request, self._clock.monotonic())
 
     def leave(self, members: Sequence[LeavingMember]) -> LeaveAnswer:
-        """A LeaveGroup."""
+        """Serve a LeaveGroup."""
         answer = requests.leave(self.core, members, self._clock.monotonic())
         self._settle()
         return answer
@@ -99,11 +99,11 @@ class CoordinatedGroup:
         return requests.check_commit(self.core, member_id, generation, instance_id, now, transactional=transactional)
 
     def lost(self) -> None:
-        """The claim has turned out to be lost."""
+        """A write has found that the claim is lost."""
         self._on_lost(self)
 
     def close(self, error: ErrorCode) -> None:
-        """Whoever waits is answered ``error``; nothing more is written."""
+        """Answer all waiting requests ``error``, and write nothing more."""
         self._writes.close()
         self.core.die(error)
         self._settle()
@@ -117,7 +117,7 @@ class CoordinatedGroup:
         return ticket, waiting
 
     def _settle(self) -> None:
-        """Do what the core wants done. Its own state is consistent by now: who is answered may ask again at once."""
+        """Carry out the core's effects after its step, because an answered client may send a request at once."""
         effects = self.core.take()
         self._arm()
         for effect in effects:
@@ -133,7 +133,7 @@ class CoordinatedGroup:
         return replace(store, generation=replace(store.generation, timestamp_ms=now))
 
     def _arm(self) -> None:
-        """One timer for all deadlines. Heartbeats only move deadlines away, and leave it alone."""
+        """Set the one timer for all deadlines. Heartbeats do not, because they only move deadlines away."""
         wakes_at = self.core.wakes_at
         if self._timer is not None:
             if self._timer_at <= wakes_at and self.core.state is not GroupState.DEAD:
@@ -149,7 +149,7 @@ class CoordinatedGroup:
         now = self._clock.monotonic()
         late = now - self._timer_at
         if late > _ASLEEP:
-            # Heartbeats of that time lie unread in the sockets, behind this timer.
+            # Heartbeats that arrived meanwhile are still unread, because the timer runs before the sockets.
             log.warning(
                 "group %s: this broker was asleep for %.1f s; members are given that time", self.core.name, late
             )
@@ -158,7 +158,7 @@ class CoordinatedGroup:
             tick(self.core, now)
         self._settle()
 
-    # Writes, one after the other
+    # Writes, one at a time
 
     async def _write(self, store: StoreGeneration) -> None:
         error = ErrorCode.NONE
@@ -171,14 +171,14 @@ class CoordinatedGroup:
                 self._on_lost(self)
                 return
             except ConnectionLostError:
-                # Who waits goes on waiting: the same may be written again, or another coordinator has taken over.
+                # Retry while the requests wait; if another coordinator has taken over, the retry finds the claim lost.
                 await self._pause()
             except ZkError as failure:
                 log.error("group %s: generation %d: %s", self.core.name, store.generation.number, failure)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
                 break
             except Exception:
-                # Members that wait for this generation must not wait for ever.
+                # Answer the members that wait for this generation, so that they do not wait for ever.
                 log.exception("group %s: storing generation %d failed", self.core.name, store.generation.number)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
                 break

@@ -1,4 +1,4 @@
-"""Groups as administrators see them: listed, described, deleted, and forgotten when nothing of them is left.
+"""Lists, describes and deletes groups, and removes expired offsets and the groups that they leave empty.
 
 Answers to: ``kafka.coordinator.group.GroupCoordinator.{handleListGroups,handleDescribeGroup,handleDeleteGroups}`` and
 ``GroupMetadataManager.cleanupGroupMetadata``. Reactor shell.
@@ -36,7 +36,7 @@ CLASSIC = "classic"
 
 
 class GroupAdmin:
-    """What concerns groups as a whole."""
+    """Serves administrators' requests, and expires offsets."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class GroupAdmin:
         self._clock = clock
 
     async def describe(self, group: str) -> GroupDescription:
-        """One group; a group that does not exist is dead."""
+        """Describe one group; the state of a group that does not exist is Dead."""
         try:
             hosted = await self._host.obtain(group, create=False)
             if hosted is None or not await self._is_something(hosted):
@@ -67,9 +67,9 @@ class GroupAdmin:
         return description(hosted.core)
 
     async def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[GroupListing]:
-        """This broker's groups: those that it coordinates, and those that it would if anybody asked.
+        """The groups that this broker coordinates, and those without a coordinator that it would claim.
 
-        The filters know no case; empty ones let everything through. Raises :class:`ApiError` where ZooKeeper is away.
+        The filters ignore case; an empty filter accepts every group. Raises :class:`ApiError` while ZooKeeper is away.
         """
         if types and CLASSIC not in (kind.lower() for kind in types):
             return []
@@ -82,7 +82,7 @@ class GroupAdmin:
         return [each for each in found if not wanted or each.state.lower() in wanted]
 
     async def delete(self, group: str) -> ErrorCode:
-        """Remove a group without members, with its offsets."""
+        """Delete a group without members, with its offsets."""
         try:
             hosted = await self._host.obtain(group, create=False)
             if hosted is None or not await self._is_something(hosted):
@@ -99,26 +99,26 @@ class GroupAdmin:
         return ErrorCode.NONE
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetErrors:
-        """Remove offsets, and with the last of them a group without members. Raises :class:`ApiError`."""
+        """Delete offsets, and a group without members with its last offset. Raises :class:`ApiError`."""
         answers = await self._group_offsets.delete(request)
         hosted = self._host.hosted.get(request.group)
         if hosted is not None and ErrorCode.NONE in answers.values():
             try:
                 await self._remove_if_nothing_is_left(hosted)
             except (ApiError, ZkError) as error:
-                # The offsets are gone as was asked; the group goes when offsets are looked at for their age.
+                # The offsets are deleted as requested; the next expiration removes the group.
                 log.info("group %s: its last offset was deleted, the group stays for now: %s", request.group, error)
         return answers
 
     async def expire(self) -> None:
-        """Remove offsets that are too old, and groups of which nothing is left. Raises ``ZkError``."""
+        """Remove expired offsets, and groups without members and offsets. Raises ``ZkError``."""
         for name in [*self._host.hosted, *await self._ours_unclaimed()]:
             claimed_before = name in self._host.hosted
             try:
                 hosted = await self._host.obtain(name, create=False)
                 if hosted is None or await self._expire(hosted) or claimed_before or hosted.core.members:
                     continue
-                # Nobody but us has asked for it.
+                # No client has asked for the group, so this broker need not keep its claim.
                 await self._host.release(hosted)
             except (ConnectionLostError, SessionExpiredError):
                 raise
@@ -128,7 +128,7 @@ class GroupAdmin:
     # Inside
 
     async def _expire(self, hosted: CoordinatedGroup) -> bool:
-        """Expire one group's offsets; returns whether the group went with them."""
+        """Remove one group's expired offsets; returns whether the group was removed with them."""
         core = hosted.core
         if core.state is GroupState.EMPTY:
             topics = frozenset[str]()
@@ -152,17 +152,17 @@ class GroupAdmin:
         return await self._remove_if_nothing_is_left(hosted)
 
     async def _remove_if_nothing_is_left(self, hosted: CoordinatedGroup) -> bool:
-        """Remove a group without members and offsets; returns whether it was one."""
+        """Remove the group if it has neither members nor offsets; returns whether it was removed."""
         name = hosted.core.name
         if await self._has_members(hosted) or await self._group_offsets.any(name):
             return False
-        # A commit may come at any moment, as an old consumer's or of version 0 without asking this broker.
+        # Keep offsets that come meanwhile: old consumers, and commits of version 0, do not ask this broker.
         await self._remove(hosted, with_offsets=False)
         log.info("group %s has neither members nor offsets any more and is removed", name)
         return True
 
     async def _is_something(self, hosted: CoordinatedGroup) -> bool:
-        """Whether it is more than a place that was made for a group which never came to be."""
+        """Whether the group exists; a claim alone, without members or offsets, does not make a group."""
         core = hosted.core
         if core.generation or core.state is not GroupState.EMPTY or core.members.pending:
             return True
@@ -184,15 +184,15 @@ class GroupAdmin:
             await self._offsets.delete_group(hosted.core.name, claim, with_offsets=with_offsets)
 
         if hosted.core.state is not GroupState.EMPTY or hosted.core.members.pending:
-            # Somebody joined while ZooKeeper was asked.
+            # A member joined while this broker waited for ZooKeeper.
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
         await self._host.delete(hosted, remove)
 
     async def _ours_unclaimed(self) -> list[str]:
-        """Groups that nobody coordinates, and that this broker would be asked for."""
+        """The groups without a coordinator that placement gives to this broker."""
         names = [name for name in await self._offsets.groups() if name not in self._host.hosted]
         found = await gather([self._host.find(name) for name in names])
-        # A group of an earlier session's claim of ours is listed too, which is as well.
+        # A claim of this broker's former session counts as unclaimed, too; this broker will claim the group again.
         return [name for name, broker in zip(names, found, strict=True) if broker == self._broker_id]
 
     async def _unclaimed(self, name: str) -> GroupListing:
@@ -202,12 +202,12 @@ class GroupAdmin:
 
 
 def listing(group: GroupMetadata) -> GroupListing:
-    """A group as ListGroups shows it."""
+    """The group as ListGroups shows it."""
     return GroupListing(group.name, group.protocol_type, group.state.value)
 
 
 def description(group: GroupMetadata) -> GroupDescription:
-    """A group as DescribeGroups shows it: metadata and assignments only where the generation is complete."""
+    """The group as DescribeGroups shows it; only a stable group has metadata and assignments."""
     stable = group.state is GroupState.STABLE
     members = tuple(
         MemberDescription(

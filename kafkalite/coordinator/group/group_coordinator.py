@@ -1,4 +1,4 @@
-"""The group coordinator of one broker: what clients ask about groups comes here.
+"""The group coordinator of one broker: serves the requests of group members and of administrators.
 
 Answers to: ``kafka.coordinator.group.{GroupCoordinator,GroupCoordinatorAdapter}``. Reactor shell.
 """
@@ -50,10 +50,10 @@ _INVALID: Final = "The group id is empty"
 
 
 class GroupCoordinator:
-    """Serves the groups that this broker holds the claim of; for others it says who does.
+    """Serves the groups whose claims this broker holds, and names the coordinators of the others.
 
-    A request for a group that nobody coordinates is served by the broker that :meth:`find` names, which claims and
-    loads the group first. Whatever cannot be served here is answered NOT_COORDINATOR.
+    If a group has no coordinator, the broker that :meth:`find` names claims and loads it at the first request. Requests
+    for groups of other brokers are answered NOT_COORDINATOR.
     """
 
     def __init__(
@@ -85,19 +85,19 @@ class GroupCoordinator:
     # Life
 
     def start(self) -> None:
-        """Begin to expire offsets, every ``offsets.retention.check.interval.ms``."""
+        """Start to remove expired offsets, every ``offsets.retention.check.interval.ms``."""
         delay = self._config["offsets.retention.check.interval.ms"] / 1000
         self._expiry = self._clock.call_later(delay, lambda: spawn(self._expire(), "expiring offsets"))
 
     async def stop(self) -> None:
-        """Give every claim up; waiting requests are answered NOT_COORDINATOR."""
+        """Release every claim; waiting requests are answered NOT_COORDINATOR."""
         if self._expiry is not None:
             self._expiry.cancel()
             self._expiry = None
         await self._host.stop()
 
     def on_session(self, state: SessionState) -> None:
-        """The ZooKeeper session changed. With a session all its claims end, and with them all that is in memory."""
+        """The ZooKeeper session changed. When it expires, its claims end, and their groups are dropped from memory."""
         self._host.on_session(state)
         if state is SessionState.CONNECTED:
             self._old.resync()
@@ -106,13 +106,13 @@ class GroupCoordinator:
         """A broker came or went: nothing to do, for its groups are claimed when somebody asks for them."""
 
     async def find(self, group: str) -> int | None:
-        """Id of the broker that coordinates ``group``, or should; ``None``: nobody can. Raises ``ZkError``."""
+        """The broker that coordinates ``group``, else the one that should; ``None``: no broker. Raises ``ZkError``."""
         return await self._host.find(group)
 
     # Members
 
     async def join(self, request: JoinRequest) -> JoinAnswer:
-        """Become (or stay) a member; answered when the group's next generation begins."""
+        """Join the group; the answer comes when the group's next generation begins."""
         try:
             self._check_name(request.group)
             hosted = await self._host.obtain(request.group, create=request.member_id == UNKNOWN_MEMBER)
@@ -124,13 +124,13 @@ class GroupCoordinator:
         return await hosted.join(request, f"{request.instance_id or request.client_id}-{random_uuid(self._rng)}")
 
     async def sync(self, request: SyncRequest) -> SyncAnswer:
-        """Give or get the assignment of a generation; answered once it is durable."""
+        """Send (the leader) or fetch the assignment of a generation; the answer comes once it is durable."""
         try:
             self._check_name(request.group)
             hosted = await self._host.obtain(request.group, create=False)
         except ApiError as error:
             if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-                # Old clients do not expect that here; what they are told to do is what helps.
+                # Old clients do not know that error in SyncGroup; this one makes them join again.
                 return SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
             return SyncAnswer(error.code)
         if hosted is None:
@@ -138,14 +138,14 @@ class GroupCoordinator:
         return await hosted.sync(request)
 
     async def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
-        """A member lives."""
+        """Extend a member's session."""
         hosted = self._host.hosted.get(request.group)
         if hosted is None or not request.group:
             try:
                 self._check_name(request.group)
                 hosted = await self._host.obtain(request.group, create=False)
             except ApiError as error:
-                # A group that is being loaded is in order as far as its members are concerned.
+                # While the group loads, its members need not do anything.
                 loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 return ErrorCode.NONE if loading else error.code
             if hosted is None:
@@ -153,7 +153,7 @@ class GroupCoordinator:
         return hosted.heartbeat(request)
 
     async def leave(self, group: str, members: Sequence[LeavingMember]) -> LeaveAnswer:
-        """Members go."""
+        """Remove members from the group."""
         try:
             self._check_name(group)
             hosted = await self._host.obtain(group, create=False)
@@ -166,36 +166,36 @@ class GroupCoordinator:
     # Administration
 
     async def describe(self, groups: Sequence[str]) -> list[GroupDescription]:
-        """State and members of each; its error is in each description."""
+        """The state and the members of each group; each description has its own error."""
         return await gather([self._admin.describe(group) for group in groups])
 
     async def list(self, states: Sequence[str] = (), types: Sequence[str] = ()) -> list[GroupListing]:
-        """The groups that are this broker's. Raises ``ApiError`` (COORDINATOR_LOAD_IN_PROGRESS)."""
+        """The groups of this broker. Raises ``ApiError`` (COORDINATOR_LOAD_IN_PROGRESS)."""
         return await self._admin.list_groups(states, types)
 
     async def delete(self, groups: Sequence[str]) -> Mapping[str, ErrorCode]:
-        """Remove groups without members, with all that is kept of them."""
+        """Delete groups without members, with their offsets."""
         names = list(dict.fromkeys(groups))
         return dict(zip(names, await gather([self._admin.delete(group) for group in names]), strict=True))
 
     # Offsets
 
     async def commit_offsets(self, request: OffsetCommitRequest) -> OffsetErrors:
-        """Commit; an error of the whole request stands at each of its partitions."""
+        """Commit offsets; an error of the whole request is returned for each of its partitions."""
         return await self._offsets.commit(request)
 
     async def txn_commit_offsets(self, request: TxnOffsetCommitRequest) -> OffsetErrors:
-        """Stage offsets of a transaction; an error of the whole request stands at each of its partitions."""
+        """Stage offsets of a transaction; an error of the whole request is returned for each of its partitions."""
         if not request.group:
             return dict.fromkeys(request.offsets, ErrorCode.INVALID_GROUP_ID)
         return await self._offsets.txn_commit(request)
 
     async def fetch_offsets(self, request: OffsetFetchRequest) -> FetchedOffsets:
-        """Committed offsets. Raises ``ApiError`` where the group as a whole cannot be asked here."""
+        """Committed offsets. Raises ``ApiError`` for the request as a whole."""
         return await self._offsets.fetch(request)
 
     async def delete_offsets(self, request: OffsetDeleteRequest) -> OffsetErrors:
-        """Remove offsets, and with the last of them an empty group.
+        """Delete offsets, and an empty group with its last offset.
 
         Raises ``ApiError`` (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP …) for the request as a whole.
         """
@@ -206,7 +206,7 @@ class GroupCoordinator:
 
     @staticmethod
     def _check_name(group: str) -> None:
-        """Groups without a name have offsets and can be described and deleted; they have no members."""
+        """Refuse the empty name: such a group can have offsets, but no members. Raises ``ApiError``."""
         if not group:
             raise ApiError(ErrorCode.INVALID_GROUP_ID, _INVALID)
 
@@ -215,7 +215,7 @@ class GroupCoordinator:
         self._old.follow(group)
 
     async def _refuse_beside_old_consumers(self, hosted: CoordinatedGroup) -> None:
-        """Old and modern members of one group would both read everything: the first to come have the group."""
+        """Refuse modern members beside old consumers, because both would read every partition."""
         if hosted.core.members:
             return
         try:
@@ -250,7 +250,7 @@ class GroupCoordinator:
 
 
 def limits_of(config: Config) -> GroupLimits:
-    """What the configuration says about groups."""
+    """The limits of groups that ``config`` sets."""
     return GroupLimits(
         config["group.min.session.timeout.ms"],
         config["group.max.session.timeout.ms"],

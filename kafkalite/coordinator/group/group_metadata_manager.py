@@ -1,4 +1,4 @@
-"""Which groups this broker coordinates: claims, loading, and letting go.
+"""The groups that this broker coordinates: claims, loads and releases them.
 
 Answers to: ``kafka.coordinator.group.GroupMetadataManager`` (``ownedPartitions``, ``loadingPartitions``) and
 ``GroupCoordinator.{onElection,onResignation}``. Reactor shell.
@@ -28,8 +28,11 @@ T = TypeVar("T")
 
 
 class GroupMetadataManager:
-    """The groups by name. ``on_claimed(name)`` is called after each claim, before anything is read under it;
-    ``on_gone(name)`` when a group is let go. ``session_timeout``: ZooKeeper's, in seconds."""
+    """The groups by name.
+
+    ``on_claimed(name)`` is called after each claim, before the group is read under it; ``on_gone(name)`` when this
+    broker lets a group go. ``session_timeout``: ZooKeeper's, in seconds.
+    """
 
     def __init__(
         self,
@@ -58,24 +61,24 @@ class GroupMetadataManager:
         self._stopped = False
 
     async def find(self, group: str) -> int | None:
-        """The broker that has the claim; where nobody has it, the live one that should. Raises ``ZkError``."""
+        """The broker that holds the claim, else the live broker that should take it. Raises ``ZkError``."""
         if group in self.hosted:
-            # Whether or not ZooKeeper can be reached at the moment.
+            # Answer from memory, because ZooKeeper may be unreachable.
             return self._broker_id
         holder = await self._claims.holder(group_path(group))
         if holder is not None:
             return holder
-        # A broker that stops names who comes next, though it may be registered still.
+        # A stopping broker leaves itself out, because it may still be registered.
         return preferred(
             group, (each for each in self._metadata.brokers if not self._stopped or each != self._broker_id)
         )
 
     async def obtain(self, group: str, *, create: bool) -> CoordinatedGroup | None:
-        """The group, claimed and loaded if need be; requests that come meanwhile wait.
+        """The group, claimed and loaded first if necessary; requests that come meanwhile wait.
 
-        ``None``: nothing is known of it, and it was not to be created. Raises :class:`ApiError`: NOT_COORDINATOR, also
-        where this broker stops or is cut off from ZooKeeper for good; COORDINATOR_LOAD_IN_PROGRESS while it may come
-        back in time.
+        ``None`` if it does not exist and not ``create``. Raises :class:`ApiError`: NOT_COORDINATOR, also while this
+        broker stops or has been without ZooKeeper for a session timeout; COORDINATOR_LOAD_IN_PROGRESS if the connection
+        was lost for a shorter time.
         """
         while True:
             hosted = self.hosted.get(group)
@@ -89,9 +92,9 @@ class GroupMetadataManager:
             await turn
 
     async def delete(self, hosted: CoordinatedGroup, remove: Callable[[Claim], Awaitable[None]]) -> None:
-        """End a group: ``remove`` deletes what is kept of it, its claim too. Nobody claims it meanwhile.
+        """Delete a group: ``remove`` deletes its znodes with its claim. Requests for the group wait meanwhile.
 
-        Raises :class:`ApiError` (NOT_COORDINATOR) where it is not coordinated here any more.
+        Raises :class:`ApiError` (NOT_COORDINATOR) if this broker does not coordinate it any more.
         """
         if self.hosted.get(hosted.core.name) is not hosted:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
@@ -99,24 +102,24 @@ class GroupMetadataManager:
         await self._alone(hosted.core.name, remove(hosted.claim))
 
     async def release(self, hosted: CoordinatedGroup) -> None:
-        """Give a group up that another broker may well coordinate; nothing happens where that was done already."""
+        """Release the claim of a group, unless this broker has let the group go already."""
         if self.hosted.get(hosted.core.name) is not hosted:
             return
         self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
         await self._alone(hosted.core.name, self._release(hosted.claim))
 
     async def stop(self) -> None:
-        """Give every group up, for good."""
+        """Release every group, and claim no other."""
         self._stopped = True
         if self._silence is not None:
             self._silence.cancel()
         await gather([self.release(hosted) for hosted in list(self.hosted.values())])
 
     def on_session(self, state: SessionState) -> None:
-        """SUSPENDED: what is in memory is answered from there, and no write succeeds; but not for ever.
+        """The ZooKeeper session changed. While it is SUSPENDED, requests are answered from memory; no write succeeds.
 
-        A broker that has not heard of ZooKeeper for a session timeout must assume that its claims are others' by now,
-        though nobody can tell it so: its members would go on with it, and others would be given their partitions.
+        After a session timeout without ZooKeeper the broker lets its groups go, because other brokers may have claimed
+        them: members that stay with this broker would read partitions that the new coordinator gives to others.
         """
         if self._silence is not None:
             self._silence.cancel()
@@ -132,10 +135,10 @@ class GroupMetadataManager:
     # Inside
 
     def _alone(self, group: str, work: Awaitable[T]) -> Awaitable[T]:
-        """Do ``work`` while nothing else claims, loads or removes ``group``.
+        """Do ``work`` while no other work claims, loads or removes ``group``.
 
-        The request that asked for it goes on first, then those that came meanwhile: the commits of one member are
-        written in the order in which it sent them.
+        The request that started it continues first, then those that came meanwhile in their order, so that the commits
+        of one member are written in the order in which it sent them.
         """
         assert group not in self._busy
         self._busy[group] = []
@@ -162,7 +165,7 @@ class GroupMetadataManager:
             if claim is None:
                 raise ApiError(ErrorCode.NOT_COORDINATOR)
             self.on_claimed(group)
-            # After the claim and in its session: what an earlier coordinator wrote last is seen.
+            # Read after the claim and in its session, to see the last write of the former coordinator.
             generation, members = await self._store.load(group)
         except (ConnectionLostError, SessionExpiredError, ClaimLostError) as error:
             code = ErrorCode.NOT_COORDINATOR if self._cut_off else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -186,8 +189,8 @@ class GroupMetadataManager:
 
     def _check_not_stopping(self) -> None:
         if self._stopped:
-            # The one error after which every client of every API looks for another coordinator: consumers take
-            # COORDINATOR_NOT_AVAILABLE in an OffsetFetch for the end of the world.
+            # This error makes every client look for another coordinator, in every API; COORDINATOR_NOT_AVAILABLE in
+            # an OffsetFetch makes consumers fail.
             raise ApiError(ErrorCode.NOT_COORDINATOR, "This broker is stopping")
 
     def _give_up(self) -> None:
@@ -214,5 +217,5 @@ class GroupMetadataManager:
         try:
             await self._claims.release(claim)
         except ZkError as error:
-            # It ends with the session.
+            # The claim ends with the session.
             log.info("%s was not given up: %s", claim.base, error)

@@ -1,4 +1,4 @@
-"""Offsets in the name of a group: who may commit, fetch and remove them.
+"""Offset requests of groups: checks who may commit, fetch and delete offsets.
 
 Answers to: ``kafka.coordinator.group.GroupCoordinator.{handleCommitOffsets,handleTxnCommitOffsets,handleFetchOffsets,
 handleDeleteOffsets}``. Reactor shell.
@@ -28,15 +28,15 @@ from kafkalite.zk.zk_client import ZkError
 
 
 class GroupOffsets:
-    """Checks each request against its group, then hands it to the offset manager under the group's claim."""
+    """Checks each request against its group, then passes it to the offset manager with the group's claim."""
 
     def __init__(self, host: GroupMetadataManager, offsets: OffsetManager) -> None:
         self._host = host
         self._offsets = offsets
 
     async def commit(self, request: OffsetCommitRequest) -> OffsetErrors:
-        """An error of the whole request stands at each of its partitions."""
-        # Without a generation somebody uses the group for its offsets alone, which makes it a group.
+        """Commit offsets; an error of the whole request is returned for each of its partitions."""
+        # A client without a generation only stores offsets; that creates the group.
         simple = request.generation < 0
         try:
             hosted = await self._host.obtain(request.group, create=simple)
@@ -51,7 +51,7 @@ class GroupOffsets:
         return await self._write(hosted, request.offsets, work)
 
     async def txn_commit(self, request: TxnOffsetCommitRequest) -> OffsetErrors:
-        """Offsets are staged; they become the group's when the transaction is committed."""
+        """Stage offsets of a transaction; they become the group's offsets when the transaction commits."""
         try:
             hosted = await self._host.obtain(request.group, create=True)
         except ApiError as refused:
@@ -70,7 +70,7 @@ class GroupOffsets:
         return dict.fromkeys(request.offsets, error)
 
     async def fetch(self, request: OffsetFetchRequest) -> FetchedOffsets:
-        """Raises :class:`ApiError` where the group cannot be asked here, or not now."""
+        """Committed offsets. Raises :class:`ApiError` if the group is not coordinated here or cannot be read."""
         if await self._host.obtain(request.group, create=False) is None:
             return {}
         try:
@@ -79,7 +79,7 @@ class GroupOffsets:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
 
     async def delete(self, request: OffsetDeleteRequest) -> OffsetErrors:
-        """Raises :class:`ApiError` for the request as a whole."""
+        """Delete offsets; an error for each partition. Raises :class:`ApiError` for the request as a whole."""
         hosted = await self._host.obtain(request.group, create=False)
         if hosted is None or not (hosted.core.generation or await self.any(request.group)):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -99,7 +99,7 @@ class GroupOffsets:
         return answers
 
     async def any(self, group: str) -> bool:
-        """Whether ``group`` has offsets, staged ones included. Raises :class:`ApiError` where that cannot be known."""
+        """Whether ``group`` has offsets, staged ones included. Raises :class:`ApiError` while ZooKeeper is away."""
         try:
             return await self._offsets.has_any(group)
         except ZkError as error:

@@ -1,4 +1,4 @@
-"""One member of a group, as its coordinator knows it.
+"""One member of a group as its coordinator knows it.
 
 Answers to: ``kafka.coordinator.group.MemberMetadata``. Pure.
 """
@@ -13,14 +13,14 @@ from kafkalite.coordinator.group.values import Protocols
 from kafkalite.zk.znodes.groups import MemberRecord
 
 NEW_MEMBER_TIMEOUT = 300.0
-"""Seconds for which a member that has not had its first answer may be silent: it cannot send heartbeats yet."""
+"""The session timeout, in seconds, of a member that waits for its first answer: it cannot send heartbeats yet."""
 
 
 @dataclass(slots=True, eq=False)
 class MemberMetadata:
-    """``deadline``: monotonic seconds until which it counts as alive without another word of it.
+    """``deadline``: when its session ends unless it sends a request, in monotonic seconds.
 
-    ``is_new`` until its first JoinGroup is answered. ``join`` and ``sync``: its request that waits, if one does.
+    ``is_new`` until its first JoinGroup is answered. ``join`` and ``sync``: the tickets of its waiting requests.
     """
 
     member_id: str
@@ -38,7 +38,7 @@ class MemberMetadata:
 
     @classmethod
     def of(cls, record: MemberRecord) -> MemberMetadata:
-        """The member that ``record`` kept."""
+        """The member that ``record`` describes."""
         return cls(
             record.member_id,
             record.instance_id,
@@ -51,7 +51,7 @@ class MemberMetadata:
         )
 
     def record(self, assignment: bytes | None = None) -> MemberRecord:
-        """What is kept of it, with another ``assignment`` where one is given."""
+        """The durable record of the member, with ``assignment`` in place of its own if one is given."""
         return MemberRecord(
             self.member_id,
             self.instance_id,
@@ -69,17 +69,17 @@ class MemberMetadata:
 
     @property
     def wakes_at(self) -> float:
-        """When its silence may have to be acted upon. Whoever waits for the coordinator owes it no heartbeat."""
+        """When its session may end. A member that waits for an answer need not send heartbeats."""
         if not self.is_new and (self.join is not None or self.sync is not None):
             return float("inf")
         return self.deadline
 
     def metadata(self, protocol: str) -> bytes:
-        """What it said about itself for ``protocol``, empty where it does not speak it."""
+        """Its metadata for ``protocol``; empty if it does not support that protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: Container[str]) -> str:
-        """The one of ``candidates`` that it likes best. Raises ``LookupError`` where it speaks none of them."""
+        """The one of ``candidates`` that it prefers. Raises ``LookupError`` if it supports none of them."""
         for name, _ in self.protocols:
             if name in candidates:
                 return name

@@ -1,4 +1,4 @@
-"""Who belongs to a group: members, static instances, those who have only been given an id, the leader, the vote.
+"""The members of a group: dynamic and static ones, pending member ids, the leader, the vote on the protocol.
 
 Answers to: the collections of ``kafka.coordinator.group.GroupMetadata``. Pure.
 """
@@ -13,14 +13,14 @@ from kafkalite.coordinator.group.values import Protocols
 
 
 class Membership:
-    """Members in the order in which they came. ``leader`` is a member's id, empty where there are no members."""
+    """The members in the order in which they joined. ``leader`` is a member id, empty if there are no members."""
 
     def __init__(self) -> None:
         self._members: dict[str, MemberMetadata] = {}
         self._static: dict[str, str] = {}
         self._support: Counter[str] = Counter()
         self.pending: dict[str, float] = {}
-        """Ids that were given out (MEMBER_ID_REQUIRED) and have not joined, each with its deadline."""
+        """Member ids that were given out (MEMBER_ID_REQUIRED) and have not joined yet, each with its deadline."""
         self.leader = ""
 
     def __len__(self) -> int:
@@ -39,7 +39,7 @@ class Membership:
         return self._members.get(member_id)
 
     def static_id(self, instance_id: str) -> str | None:
-        """The member id of a static member, ``None`` where there is no such instance."""
+        """The member id of a static member; ``None`` if no member has that instance id."""
         return self._static.get(instance_id)
 
     @property
@@ -48,23 +48,23 @@ class Membership:
 
     @property
     def joining(self) -> int:
-        """How many wait in JoinGroup."""
+        """How many members wait in JoinGroup."""
         return sum(member.join is not None for member in self._members.values())
 
     @property
     def all_joined(self) -> bool:
-        """Whether nobody has to be waited for."""
+        """Whether all members wait in JoinGroup and no member id is pending."""
         return not self.pending and all(member.join is not None for member in self._members.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member asks for."""
+        """The longest rebalance timeout of all members."""
         return max((member.rebalance_timeout_ms for member in self._members.values()), default=0)
 
     # Changes
 
     def add(self, member: MemberMetadata) -> None:
-        """A new member; the first one leads."""
+        """Add a new member; the first one becomes the leader."""
         self.pending.pop(member.member_id, None)
         self._members[member.member_id] = member
         self._count(member.protocols, 1)
@@ -74,7 +74,7 @@ class Membership:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """A member, or somebody with an id only, goes; whoever came first of those who stay leads."""
+        """Remove a member or a pending id. If it was the leader, the member that joined first becomes the leader."""
         self.pending.pop(member_id, None)
         member = self._members.pop(member_id, None)
         if member is None:
@@ -86,7 +86,7 @@ class Membership:
             self.leader = next(iter(self._members), "")
 
     def rename(self, member: MemberMetadata, member_id: str) -> None:
-        """A static member goes on under another id, in its place in the order, and leads if it led."""
+        """Give a static member another id; it keeps its place in the order, and stays the leader if it was."""
         assert member.instance_id is not None
         before = member.member_id
         self._members = {(member_id if known == before else known): each for known, each in self._members.items()}
@@ -98,7 +98,7 @@ class Membership:
     def update(
         self, member: MemberMetadata, protocols: Protocols, session_timeout_ms: int, rebalance_timeout_ms: int
     ) -> None:
-        """What a member says of itself when it joins again."""
+        """Take over the protocols and timeouts of a member that joins again."""
         self._count(member.protocols, -1)
         self._count(protocols, 1)
         member.protocols = protocols
@@ -106,7 +106,7 @@ class Membership:
         member.rebalance_timeout_ms = rebalance_timeout_ms
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one of those who wait in JoinGroup; whether there is such a leader."""
+        """Make sure that the leader waits in JoinGroup: elect another one if needed. Returns whether that succeeded."""
         leader = self._members.get(self.leader)
         if leader is None:
             return False
@@ -121,11 +121,11 @@ class Membership:
     # The vote
 
     def supports_any(self, names: Iterable[str]) -> bool:
-        """Whether one of ``names`` is spoken by all members."""
+        """Whether all members support one of ``names``."""
         return any(self._support[name] == len(self._members) for name in names)
 
     def select_protocol(self) -> str:
-        """The protocol with the most votes of those that all speak; a tie goes to the one voted for first."""
+        """Of the protocols that all members support, the one with the most votes; on a tie, the one voted for first."""
         candidates = {name for name, count in self._support.items() if count == len(self._members)}
         votes = Counter(member.vote(candidates) for member in self._members.values())
         return max(votes, key=lambda name: votes[name])

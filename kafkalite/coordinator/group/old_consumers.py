@@ -1,6 +1,6 @@
-"""The ZooKeeper consumers of old that live in a group: modern members and they do not see each other.
+"""The live ZooKeeper consumers of a group; they and the modern members do not see each other.
 
-Answers to: ``kafka.consumer.ZookeeperConsumerConnector``'s registrations, as real Kafka's coordinator never saw them.
+Answers to: ``kafka.consumer.ZookeeperConsumerConnector``'s registrations, which Kafka's coordinator does not read.
 Reactor shell.
 """
 
@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 
 
 class OldConsumers:
-    """Who lives in ``/consumers/<group>/ids``, watched: read once, and again after each change.
+    """Reads and watches ``/consumers/<group>/ids``: once, and after each change.
 
-    ``on_present(group, ids)`` is called whenever a look at a group finds some.
+    ``on_present(group, ids)`` is called when a read finds old consumers.
     """
 
     def __init__(self, store: GroupStore, on_present: Callable[[str, list[str]], None]) -> None:
@@ -28,16 +28,16 @@ class OldConsumers:
         self._on_present = on_present
         self._live: dict[str, list[str]] = {}
         self._followed: dict[str, str] = {}
-        """The groups that are watched, by the path of their ``ids``."""
+        """The watched groups by the path of their ``ids``."""
 
     async def live(self, group: str) -> list[str]:
-        """Ids of those that live now. Raises ``ZkError``."""
+        """The ids of the live old consumers. Raises ``ZkError``."""
         known = self._live.get(group)
         if known is not None:
             return known
         path = ids_path(group)
-        # One callable for all: a group that is forgotten and followed again finds the watch that it left behind,
-        # where a new one each time would stay beside it for ever.
+        # All watches share one callable, so that a group that is followed again reuses the watch that it left;
+        # with a new callable each time the watches would pile up.
         self._followed[path] = group
         found = await self._store.old_members(group, self._changed)
         if path in self._followed:
@@ -47,16 +47,16 @@ class OldConsumers:
         return found
 
     def follow(self, group: str) -> None:
-        """Look now, and again whenever something changes, until :meth:`forget`."""
+        """Read now, and after each change, until :meth:`forget`."""
         spawn(self.live(group), f"watching the old consumers of group {group}", self._failed)
 
     def forget(self, group: str) -> None:
-        """The group is not ours to watch any more."""
+        """Stop to follow the group, because another broker may coordinate it."""
         self._live.pop(group, None)
         self._followed.pop(ids_path(group), None)
 
     def resync(self) -> None:
-        """The connection is back: look at every group whose watch went with it."""
+        """Read each group again whose watch was lost with the connection."""
         for group in [group for group in self._followed.values() if group not in self._live]:
             self.follow(group)
 
@@ -69,6 +69,6 @@ class OldConsumers:
             self.follow(group)
 
     def _failed(self, error: BaseException) -> None:
-        # Read again when somebody asks, or when the connection is back.
+        # The next request or the next reconnect reads again.
         if not isinstance(error, ZkError):
             log.error("Watching old consumers failed", exc_info=error)

@@ -1,4 +1,4 @@
-"""The states of a group, and which may follow which.
+"""The states of a group and the legal transitions between them.
 
 Answers to: ``kafka.coordinator.group.GroupState`` and ``GroupMetadata.validPreviousStates``. Pure.
 
@@ -13,18 +13,18 @@ from typing import Final
 
 
 class GroupState(Enum):
-    """Where a group stands; the values are Kafka's names, as DescribeGroups shows them."""
+    """The state of a group; the values are Kafka's names, as DescribeGroups shows them."""
 
     EMPTY = "Empty"
-    """No members. What was committed stays; members may come."""
+    """The group has no members. It keeps its committed offsets, and members may join."""
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are called (their heartbeats are answered REBALANCE_IN_PROGRESS); JoinGroup waits until all are there."""
+    """Heartbeats are answered REBALANCE_IN_PROGRESS, so that members join again; JoinGroup waits for all members."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """The next generation has begun; SyncGroup waits for the leader's assignment, and for it to be durable."""
+    """The next generation has begun; SyncGroup waits until the leader's assignment is durable."""
     STABLE = "Stable"
-    """Every member has, or can get, its assignment."""
+    """Every member has its assignment or can fetch it."""
     DEAD = "Dead"
-    """Deleted, or not this broker's any more: the end of what this broker has of it in memory."""
+    """The group was deleted, or another broker coordinates it now; this broker drops it from memory."""
 
 
 _DEAD: Final = "deleted, expired, or coordinated elsewhere"
@@ -35,7 +35,7 @@ TRANSITIONS: Final[Mapping[GroupState, Mapping[GroupState, str]]] = {
     },
     GroupState.PREPARING_REBALANCE: {
         GroupState.COMPLETING_REBALANCE: "all members have joined, or time is up",
-        GroupState.EMPTY: "nobody is left",
+        GroupState.EMPTY: "no member is left",
         GroupState.DEAD: _DEAD,
     },
     GroupState.COMPLETING_REBALANCE: {
@@ -49,11 +49,11 @@ TRANSITIONS: Final[Mapping[GroupState, Mapping[GroupState, str]]] = {
     },
     GroupState.DEAD: {},
 }
-"""From each state: which may follow, and when."""
+"""The legal transitions from each state, each with its cause."""
 
 
 class IllegalGroupTransitionError(Exception):
-    """A transition that the table does not have: an error in the coordinator itself."""
+    """A transition that is not in the table: an error in the coordinator, never in a client."""
 
 
 def check_transition(group: str, before: GroupState, after: GroupState) -> None:

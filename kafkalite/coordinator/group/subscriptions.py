@@ -1,4 +1,4 @@
-"""Which topics the members of a group read, as far as they say so in a language that brokers know.
+"""The topics to which the members of a group subscribe, if their metadata is a consumer's subscription.
 
 Answers to: ``GroupMetadata.{isSubscribedToTopic,computeSubscribedTopics}`` and
 ``org.apache.kafka.clients.consumer.internals.ConsumerProtocol.deserializeSubscription``. Pure.
@@ -16,7 +16,7 @@ CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 
 
 def subscribed_topics(group: GroupMetadata) -> Set[str] | None:
-    """The topics that somebody in ``group`` reads; ``None`` where that cannot be known."""
+    """The topics to which members of ``group`` subscribe; ``None`` if their metadata cannot be decoded."""
     if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
     topics: set[str] = set()

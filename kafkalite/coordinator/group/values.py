@@ -1,4 +1,4 @@
-"""What is asked of the group coordinator and what it answers, as values; the handlers in ``apis/`` only translate.
+"""The requests and answers of the group coordinator as values; the handlers in ``apis/`` translate them.
 
 Answers to: ``kafka.coordinator.group.{JoinGroupResult,SyncGroupResult,LeaveGroupResult,GroupSummary,GroupOverview}``.
 Pure.
@@ -15,20 +15,20 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 
 UNKNOWN_MEMBER: Final = ""
-"""Member id of a member that has none yet, and of whoever is no member."""
+"""The member id of a member without an id yet, and of a client that is no member."""
 NO_GENERATION: Final = -1
-"""Generation of whoever uses a group for its offsets only."""
+"""The generation of a client that only stores offsets in the group."""
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""Assignment protocols by name with the member's metadata for each, the preferred one first."""
+"""Assignment protocols with the member's metadata for each, the preferred protocol first."""
 
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
     """One JoinGroup. Timeouts in milliseconds; ``client_host`` as Kafka shows it, with a leading slash.
 
-    ``require_known_member_id``: a member without an id is given one and sent back with MEMBER_ID_REQUIRED (version 4
-    on). ``can_skip_assignment``: a static leader that comes back may be told not to assign (version 9 on).
+    ``require_known_member_id``: answer a member without an id MEMBER_ID_REQUIRED, with a new id (version 4 on).
+    ``can_skip_assignment``: a static leader that rejoins may be told not to assign (version 9 on).
     """
 
     group: str
@@ -47,7 +47,7 @@ class JoinRequest:
 
 @dataclass(frozen=True, slots=True)
 class JoinedMember:
-    """A member as its leader sees it: ``metadata`` for the protocol that was chosen."""
+    """A member in the leader's answer; ``metadata`` is for the chosen protocol."""
 
     member_id: str
     instance_id: str | None
@@ -56,7 +56,7 @@ class JoinedMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinAnswer:
-    """The answer to a JoinGroup; ``members`` is for the leader alone."""
+    """The answer to a JoinGroup; only the leader's answer has ``members``."""
 
     error: ErrorCode
     member_id: str = UNKNOWN_MEMBER
@@ -70,7 +70,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True)
 class SyncRequest:
-    """One SyncGroup; ``assignments`` by member id come from the leader alone. ``None``: not said in this version."""
+    """One SyncGroup; only the leader's has ``assignments`` (by member id). ``None``: not in this version."""
 
     group: str
     member_id: str
@@ -103,7 +103,7 @@ class HeartbeatRequest:
 
 @dataclass(frozen=True, slots=True)
 class LeavingMember:
-    """One member of a LeaveGroup; an administrator gives ``instance_id`` alone."""
+    """One member of a LeaveGroup; an administrator gives only ``instance_id``."""
 
     member_id: str
     instance_id: str | None = None
@@ -112,7 +112,7 @@ class LeavingMember:
 
 @dataclass(frozen=True, slots=True)
 class LeaveAnswer:
-    """``error`` for the request, ``members`` with an error each, in order."""
+    """``error`` for the request as a whole; ``members`` with an error for each, in the request's order."""
 
     error: ErrorCode
     members: tuple[tuple[LeavingMember, ErrorCode], ...] = ()
@@ -132,7 +132,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group in DescribeGroups; ``state`` is Kafka's name of it, empty where ``error`` is set."""
+    """A group in DescribeGroups; ``state`` is Kafka's name, empty if ``error`` is set."""
 
     group: str
     error: ErrorCode = ErrorCode.NONE
@@ -154,7 +154,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class OffsetCommitRequest:
-    """Offsets that a member, or (generation -1, no member id) somebody without membership, commits."""
+    """Offsets that a member commits, or (generation -1, no member id) a client that is no member."""
 
     group: str
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -165,7 +165,7 @@ class OffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class TxnOffsetCommitRequest:
-    """Offsets that a transaction commits; they take effect when ``producer``'s transaction does."""
+    """Offsets that ``producer`` commits in its transaction; they take effect when the transaction commits."""
 
     group: str
     producer: TxnProducer
@@ -177,7 +177,7 @@ class TxnOffsetCommitRequest:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequest:
-    """Whose offsets are asked for; ``partitions`` ``None``: all that the group has."""
+    """A request for committed offsets; ``partitions`` ``None``: all offsets of the group."""
 
     group: str
     partitions: Sequence[TopicPartition] | None
@@ -186,7 +186,7 @@ class OffsetFetchRequest:
 
 @dataclass(frozen=True, slots=True)
 class OffsetDeleteRequest:
-    """Offsets that an administrator removes."""
+    """Offsets that an administrator deletes."""
 
     group: str
     partitions: Sequence[TopicPartition] = field(default=())

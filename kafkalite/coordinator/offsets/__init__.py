@@ -1,1 +1,1 @@
-"""Offsets of consumer groups: read through a watched cache, written in few transactions, kept in ZooKeeper alone."""
+"""The committed offsets of consumer groups: stored in ZooKeeper, read through watches, written in few transactions."""

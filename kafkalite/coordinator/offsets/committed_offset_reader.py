@@ -1,10 +1,10 @@
-"""Offsets as every broker answers them: from what it knows under watches, read again where that may be old.
+"""Reads the committed offsets of groups, from values cached under ZooKeeper watches; any broker may read.
 
 Answers to: ``GroupMetadataManager.getOffsets`` and ``KafkaApis.fetchOffsetsFromZookeeper``. Reactor shell.
 
-The value of a partition is the staged one, if its transaction was decided after the number was written (or, where a
-transaction brought the number too, after the decision of that one); else the commit beside the number, if both carry
-the same mzxid; else the bare number, as an old consumer or a hand wrote it.
+The committed offset of a partition is the staged one, if its transaction was decided after the number was written (or
+after the decision of the transaction that wrote the number); else the number with the commit beside it, if both znodes
+carry the same mzxid; else the bare number, which an old consumer or an administrator wrote.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class CommittedOffsetReader:
         """See ``OffsetManager.fetch``."""
         wanted: Sequence[TopicPartition] = ()
         for _ in range(_TRIES):
-            # What is staged is read first: what is applied and removed meanwhile is then found in the offsets.
+            # Read the staged offsets first: those that are applied meanwhile are then found among the stored ones.
             staged = await self._staged.view(group)
             wanted = await self.partitions(group) if partitions is None else partitions
             if partitions is None:
@@ -54,13 +54,13 @@ class CommittedOffsetReader:
             stored = await self.stored(group, wanted)
             if self._reads.all_valid(staged.paths):
                 return _combined(wanted, stored, staged, require_stable)
-            # A transaction moved on in between: some offsets may be from before its decision, others from after.
+            # A transaction changed meanwhile, so some offsets may be from before its decision and others from after.
         if require_stable:
             return dict.fromkeys(wanted, ErrorCode.UNSTABLE_OFFSET_COMMIT)
         return _combined(wanted, stored, staged, require_stable)
 
     async def partitions(self, group: str) -> list[TopicPartition]:
-        """All partitions of which ``group`` has an offset."""
+        """All partitions for which ``group`` has an offset."""
         above = consumers.offsets_path(group)
         topics = await self._reads.get(above, partial(self._store.names, above))
         listed = await gather(self._numbers(f"{above}/{topic}") for topic in topics)
@@ -72,7 +72,7 @@ class CommittedOffsetReader:
         )
 
     async def stored(self, group: str, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Stored]:
-        """What stands in the znodes of ``partitions``."""
+        """The offsets in the znodes of ``partitions``, without the staged ones."""
         found: dict[TopicPartition, Stored] = {}
         missing: list[TopicPartition] = []
         for tp in partitions:
@@ -100,7 +100,7 @@ class CommittedOffsetReader:
                 log.error("%s", error)
                 return ErrorCode.UNKNOWN_SERVER_ERROR
             if stored is not None and isinstance(before, StoredOffset) and before.mzxid > stored.mzxid:
-                return before  # a new session met a server that lags behind; its event will come
+                return before  # the server of a new session lags behind; its watch will fire
             return stored
 
         return await self._reads.get(path, load)

@@ -1,6 +1,6 @@
-"""The offsets of every group, as any broker may ask for them and as coordinators write them.
+"""The committed offsets of all groups: any broker reads them, the groups' coordinators write them.
 
-Answers to: ``kafka.coordinator.group.GroupMetadataManager`` as far as offsets go. Reactor shell.
+Answers to: ``kafka.coordinator.group.GroupMetadataManager`` (its part for offsets). Reactor shell.
 """
 
 from __future__ import annotations
@@ -26,13 +26,14 @@ from kafkalite.zk.zk_client import ZkClient
 from kafkalite.zk.znodes.consumers import group_path
 
 _MOST_METADATA = 150_000
-"""Characters that fit one znode however they are escaped, whatever ``offset.metadata.max.bytes`` allows."""
+"""Metadata of this many characters fits into one znode, however JSON escapes it; a limit besides
+``offset.metadata.max.bytes``."""
 
 
 class OffsetManager:
     """Reads and writes ``/consumers/<group>/{offsets,commits,staged}``.
 
-    ``topic_exists`` says whether a partition is one of the cluster's, as far as this broker knows. ``config``:
+    ``topic_exists`` says whether this broker's metadata cache knows a partition. ``config``:
     ``offset.metadata.max.bytes`` and ``offsets.retention.minutes``.
     """
 
@@ -59,18 +60,18 @@ class OffsetManager:
     async def fetch(
         self, group: str, partitions: Sequence[TopicPartition] | None, *, require_stable: bool = False
     ) -> dict[TopicPartition, OffsetAndMetadata | ErrorCode]:
-        """What ``group`` has committed of ``partitions`` (``None``: of all); where it has nothing, there is no key.
+        """The committed offsets of ``partitions`` (``None``: of all); no key for a partition without an offset.
 
-        Any broker may ask. ``require_stable``: UNSTABLE_OFFSET_COMMIT where a transaction has staged an offset and
-        is undecided. Raises ``ConnectionLostError`` and ``SessionExpiredError``.
+        ``require_stable``: UNSTABLE_OFFSET_COMMIT for each partition where an undecided transaction has staged an
+        offset. Raises ``ConnectionLostError`` and ``SessionExpiredError``.
         """
         if not self._reads.has(group_path(group)) and not await self._store.exists(group):
-            # any broker may be asked for any name, and a watch on what never comes to be stays for ever
+            # Set no watch for a group that does not exist, because that watch would never fire and stay for ever.
             return {}
         if partitions is not None:
-            # neither are there watches for topics that do not exist
+            # Nor for a topic that does not exist. But this broker's cache may lag behind, so ask ZooKeeper, because a
+            # consumer that finds no offset starts at one end of the log.
             unknown = {tp.topic for tp in partitions if not self._topic_exists(tp)}
-            # … but this broker may only be behind, and who is told of no offset begins at either end of the log
             exists = {topic for topic in unknown if await self._transactions.topic_exists(topic)}
             partitions = [tp for tp in partitions if tp.topic not in unknown or tp.topic in exists]
         return await self._reader.fetch(group, partitions, require_stable)
@@ -78,9 +79,9 @@ class OffsetManager:
     async def commit(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], claim: Claim | None
     ) -> dict[TopicPartition, ErrorCode]:
-        """Write; answered once durable. Without a ``claim``: the plain numbers alone, unfenced, by any broker.
+        """Write ``offsets``; returns once they are durable. Without a ``claim``: the bare numbers only, unfenced.
 
-        Raises ``ClaimLostError``, also where the claim's session is over.
+        Raises ``ClaimLostError``, also if the claim's session has expired.
         """
         outcome = self.refused(offsets)
         now = self._clock.time_ms()
@@ -93,7 +94,7 @@ class OffsetManager:
         return outcome
 
     def refused(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, ErrorCode]:
-        """Those of ``offsets`` that may not be committed, with the reason: an unknown partition, too much metadata."""
+        """The offsets that must not be committed, with the error: unknown partition or too much metadata."""
         refused: dict[TopicPartition, ErrorCode] = {}
         longest = self._config["offset.metadata.max.bytes"]
         for tp, value in offsets.items():
@@ -108,17 +109,17 @@ class OffsetManager:
     async def delete(
         self, group: str, partitions: Sequence[TopicPartition], claim: Claim
     ) -> dict[TopicPartition, ErrorCode]:
-        """Remove; what does not exist counts as removed. Raises ``ClaimLostError``."""
+        """Remove offsets; NONE for a partition without one, too. Raises ``ClaimLostError``."""
         removed = await self._removal.remove(group, dict.fromkeys(partitions, ANY_VERSION), claim)
         return {tp: error or ErrorCode.NONE for tp, error in removed.items()}
 
     async def stage(
         self, group: str, claim: Claim, producer: TxnProducer, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> ErrorCode:
-        """Keep ``offsets`` until the producer's transaction is decided; durable when this returns NONE.
+        """Store ``offsets`` aside until the producer's transaction is decided; durable when this returns NONE.
 
-        INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING or INVALID_PRODUCER_EPOCH where the transaction is not
-        ongoing with this producer. Raises ``ClaimLostError``.
+        INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING or INVALID_PRODUCER_EPOCH if this producer has no ongoing
+        transaction. Raises ``ClaimLostError``.
         """
         for error in self.refused(offsets).values():
             return error
@@ -127,32 +128,34 @@ class OffsetManager:
         return await self._staging.stage(group, claim, producer, staged)
 
     async def apply_staged(self, group: str, producer: TxnProducer, txn_claim: Claim, decision_mzxid: int) -> None:
-        """Copy what ``producer`` staged to the group's offsets and remove it. May be called again.
+        """Copy the offsets that ``producer`` staged to the group's offsets, then remove them. Idempotent.
 
-        An offset written after the decision (``decision_mzxid``) stays. Raises ``ClaimLostError`` and ``ZkError``.
+        An offset that was written after the decision (``decision_mzxid``) stays.
+
+        Raises ``ClaimLostError`` and ``ZkError``.
         """
         await self._staging.apply(group, producer, txn_claim, decision_mzxid)
 
     async def discard_staged(self, group: str, producer: TxnProducer, txn_claim: Claim) -> None:
-        """Remove what ``producer`` staged. May be called again. Raises ``ClaimLostError`` and ``ZkError``."""
+        """Remove the offsets that ``producer`` staged. Idempotent. Raises ``ClaimLostError`` and ``ZkError``."""
         await self._staging.discard(group, producer, txn_claim)
 
     async def groups(self) -> list[str]:
-        """All groups that have a place in ZooKeeper, old-style ones too."""
+        """All groups with a znode, those of old consumers included."""
         return await self._store.groups()
 
     async def has_any(self, group: str) -> bool:
-        """Whether ``group`` has an offset, or one is staged that may become one. Raises ``ZkError``."""
-        # Past the cache, as in expire().
+        """Whether ``group`` has a committed or staged offset. Raises ``ZkError``."""
+        # Not through the cache, as in expire().
         if await self._store.has_any(group):
             return True
         staged = await self._staged.view(group)
         return bool(staged.decided or staged.undecided)
 
     async def delete_group(self, group: str, claim: Claim, *, with_offsets: bool = True) -> None:
-        """Remove all of ``group``, the claim itself last; without ``with_offsets`` only if it has none.
+        """Remove all znodes of ``group``, the claim last; without ``with_offsets`` only if it has no offsets.
 
-        Raises ``ClaimLostError`` and ``ZkError`` (``NotEmptyError``: it was not removed).
+        Raises ``ClaimLostError`` and ``ZkError`` (``NotEmptyError``: the group was not removed).
         """
         await self._removal.remove_group(group, claim, with_offsets=with_offsets)
         self.forget(group)
@@ -165,14 +168,14 @@ class OffsetManager:
         now_ms: int,
         empty_since_ms: int | None = None,
     ) -> list[TopicPartition]:
-        """Remove what is past ``offsets.retention.minutes``; returns what went.
+        """Remove offsets that exceed ``offsets.retention.minutes``; returns their partitions.
 
-        Topics that ``is_subscribed`` are kept. ``empty_since_ms``: when a group with members lost the last of them,
-        which is when its retention begins. Raises ``ClaimLostError``.
+        Keeps the offsets of topics that ``is_subscribed``. ``empty_since_ms``: when the group lost its last member; the
+        retention does not begin earlier. Raises ``ClaimLostError``.
         """
         staged = await self._staged.view(group)
         busy = staged.undecided | staged.decided.keys()
-        # Past the cache: who looks at every offset now and then is not to drive out of it what is asked for.
+        # Not through the cache, because a scan of every offset would evict the values that clients ask for.
         known = {
             tp: found
             for tp, found in (await self._store.offsets(group)).items()
@@ -186,6 +189,6 @@ class OffsetManager:
         return [tp for tp in gone if removed[tp] is ErrorCode.NONE]
 
     def forget(self, group: str) -> None:
-        """Drop what is cached of ``group``."""
+        """Drop the cached values of ``group``."""
         self._reads.forget(group_path(group))
         self._writer.layout.forget(group)

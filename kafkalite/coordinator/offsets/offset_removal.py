@@ -1,4 +1,4 @@
-"""What goes: offsets by order, offsets past their retention, whole groups.
+"""Removes offsets and groups: on request, and offsets whose retention has ended.
 
 Answers to: ``GroupMetadataManager.cleanupGroupMetadata`` and ``GroupMetadata.removeExpiredOffsets``. Reactor shell.
 """
@@ -35,10 +35,10 @@ _TRIES = 5
 def past_retention(
     stored: Mapping[TopicPartition, StoredOffset], now_ms: int, retention_ms: int, empty_since_ms: int | None
 ) -> list[TopicPartition]:
-    """Which of ``stored`` may go: those past the time that their committer asked for, or else past the retention,
-    which begins with the commit, and not before the group lost its last member.
+    """The partitions of ``stored`` whose offsets have expired.
 
-    A plain number is as old as its znode's last write.
+    An offset expires at the time that its commit names; without one, ``retention_ms`` after the commit, or after the
+    group lost its last member, if that was later. The time of a bare number is that of its znode's last write.
     """
     gone = []
     for tp, found in stored.items():
@@ -54,7 +54,7 @@ def past_retention(
 
 
 class OffsetRemoval:
-    """Removes offsets and groups, under the claims of their coordinators."""
+    """Removes offsets and groups under the claims of their coordinators."""
 
     def __init__(self, client: ZkClient) -> None:
         self._client = client
@@ -62,7 +62,7 @@ class OffsetRemoval:
     async def remove(
         self, group: str, versions: Mapping[TopicPartition, int], claim: Claim
     ) -> dict[TopicPartition, ErrorCode | None]:
-        """Remove offsets, each while its number has the version given; ``None`` for those that were written since.
+        """Remove each offset whose znode has the given version; ``None`` for an offset that was written since.
 
         Raises ``ClaimLostError``.
         """
@@ -87,10 +87,10 @@ class OffsetRemoval:
         return {tp: _outcome(result) for tp, result in zip(wanted, results, strict=True)}
 
     async def remove_group(self, group: str, claim: Claim, *, with_offsets: bool = True) -> None:
-        """Remove all of ``group``, last the claim and the epoch with it.
+        """Remove all znodes of ``group``, its claim and epoch last.
 
-        Raises ``NotEmptyError`` where an old-style member came meanwhile, or (unless ``with_offsets``) where an offset
-        was committed or staged; then nothing is lost.
+        Raises ``NotEmptyError`` if an old consumer joined meanwhile, or (unless ``with_offsets``) if an offset was
+        committed or staged; then no offset is removed.
         """
         base = consumers.group_path(group)
         old = [*await self._containers(f"{base}/owners"), f"{base}/ids"]
@@ -113,7 +113,7 @@ class OffsetRemoval:
         return [*(f"{path}/{name}" for name in await children(self._client, path)), path]
 
     async def _below(self, path: str) -> list[str]:
-        """Everything below ``path``, children first."""
+        """All paths below ``path``, children first."""
         names = await children(self._client, path)
         below = await gather(self._below(f"{path}/{name}") for name in names)
         return [each for name, found in zip(names, below, strict=True) for each in (*found, f"{path}/{name}")]
@@ -127,7 +127,7 @@ class OffsetRemoval:
                 raise result
 
     async def _remove_empty(self, containers: Iterable[str], claim: Claim) -> None:
-        """Those of ``containers`` that have become empty; who writes there next creates them again."""
+        """Remove the ``containers`` that have become empty; the next commit creates them again."""
         listed = sorted(containers)
         stats = await gather(self._client.exists(path) for path in listed)
         names = await gather(children(self._client, path) for path in listed)
@@ -136,7 +136,7 @@ class OffsetRemoval:
 
 
 def _is_offset(below: str) -> bool:
-    """Whether the path, as it goes on below its group, is that of an offset or of staged ones, and no container."""
+    """Whether ``below``, a path relative to its group, is a committed or staged offset and not a container."""
     return below.count("/") == {"offsets": 3, "staged": 2}.get(below.split("/")[1])
 
 

@@ -1,10 +1,10 @@
-"""Commits on their way into ZooKeeper: coalesced, in few transactions, several under way at once.
+"""Writes offset commits to ZooKeeper: coalesced, in few transactions, several of them in flight at once.
 
-Answers to: ``GroupMetadataManager.storeOffsets``, whose batching Kafka's log does for it. Reactor shell.
+Answers to: ``GroupMetadataManager.storeOffsets``, whose batches Kafka's log makes. Reactor shell.
 
-Of each partition one write is under way at most; what comes meanwhile waits behind it, and only the latest of what
-waits is written: its commit covers the earlier ones, which are answered with it. So an offset never goes backward,
-however writes fail and are tried again, and the rate of a partition adapts to what ZooKeeper can take.
+Each partition has at most one write in flight. Commits that arrive meanwhile wait; only the latest of them is written,
+and answers the earlier ones, too. So an offset never goes backward when writes fail and are retried, and the rate of
+writes to a partition adapts to ZooKeeper.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from kafkalite.zk.zk_client import (
 log = logging.getLogger(__name__)
 
 MAX_UNDER_WAY = 8
-"""How many batches may be under way; while they are, commits gather for the next ones."""
+"""How many batches may be in flight; commits that arrive meanwhile form the next batches."""
 
 MAX_BATCH = 80
-"""Partitions in a batch: two operations each, and the checks of up to 40 groups, are one transaction."""
+"""Partitions in a batch: two operations for each, with the checks of up to 40 groups, fit into one transaction."""
 
 _TRIES = 5
 
@@ -44,7 +44,7 @@ _Outcome = ErrorCode | ClaimLostError
 
 
 class _Commit:
-    """One call of :meth:`OffsetWriter.write`: answered when each of its partitions is."""
+    """One call of :meth:`OffsetWriter.write`; ``future`` fires when each of its partitions is written."""
 
     __slots__ = ("_left", "_lost", "_outcome", "future")
 
@@ -68,7 +68,7 @@ class _Commit:
 
 
 class _Pending:
-    """The latest commit of one partition that was not written yet, and all that it answers."""
+    """The latest commit of one partition that was not written yet, and the commits that its write answers."""
 
     __slots__ = ("claim", "commits", "key", "write")
 
@@ -88,23 +88,23 @@ class _Pending:
 
 
 class OffsetWriter:
-    """Writes commits of all groups of this broker."""
+    """Writes the commits of all groups that this broker coordinates."""
 
     def __init__(self, client: ZkClient) -> None:
         self.layout = OffsetLayout(client)
         self._client = client
         self._ready: dict[_Key, _Pending] = {}
         self._under_way: dict[_Key, _Pending | None] = {}
-        """Partitions with a write under way, and what waits behind it."""
+        """Partitions with a write in flight, each with the commit that waits behind it."""
         self._batches = 0
 
     async def write(
         self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata], claim: Claim | None
     ) -> dict[TopicPartition, ErrorCode]:
-        """Write ``offsets``; an error for each. Without a ``claim`` the plain numbers, unfenced.
+        """Write ``offsets``; an error for each. Without a ``claim``: the bare numbers only, unfenced.
 
-        COORDINATOR_NOT_AVAILABLE where the outcome is unknown, or others were in the way. Raises ``ClaimLostError``,
-        also where the session of the claim is over.
+        COORDINATOR_NOT_AVAILABLE if the outcome is unknown, or if other writers interfered in each attempt. Raises
+        ``ClaimLostError``, also if the claim's session has expired.
         """
         if not offsets:
             return {}
@@ -143,7 +143,7 @@ class OffsetWriter:
             for _ in range(_TRIES):
                 if left:
                     left = await self._attempt(left, outcomes)
-            # Who creates and removes what these need was faster each time; they may well succeed later.
+            # Other writers created or removed the containers in each attempt; the client's retry may succeed.
             outcomes.update((pending.key, ErrorCode.COORDINATOR_NOT_AVAILABLE) for pending in left)
         except ZkError as error:
             outcomes.update((pending.key, _outcome(pending, error)) for pending in left)
@@ -158,7 +158,7 @@ class OffsetWriter:
             self._flush()
 
     async def _attempt(self, batch: list[_Pending], outcomes: dict[_Key, _Outcome]) -> list[_Pending]:
-        """Write; notes what became of it, and returns what is to be tried again."""
+        """Write ``batch`` once; stores the outcomes, and returns the commits to write again."""
         await self.layout.prepare(pending.write for pending in batch)
         writes = [FencedWrite(pending.write.fence, self.layout.ops(pending.write)) for pending in batch]
         again = []
@@ -167,7 +167,7 @@ class OffsetWriter:
                 self.layout.wrote(pending.write)
                 outcomes[pending.key] = ErrorCode.NONE
             elif isinstance(result, NoNodeError | NodeExistsError):
-                # somebody removed or created what was known to be otherwise
+                # Another writer removed or created a znode, so the layout that we know is outdated.
                 self.layout.doubt(pending.write)
                 again.append(pending)
             else:
@@ -176,7 +176,7 @@ class OffsetWriter:
 
 
 def _outcome(pending: _Pending, error: ZkError) -> _Outcome:
-    """What a commit that failed with ``error`` is answered."""
+    """The answer to a commit that failed with ``error``."""
     if isinstance(error, FencedError | SessionExpiredError) and pending.claim is not None:
         return claim_lost(pending.claim)
     if isinstance(error, ConnectionLostError | SessionExpiredError):

@@ -1,9 +1,9 @@
-"""What transactions have staged of a group's offsets, and how each of them was decided.
+"""Reads the offsets that transactions have staged for a group, and how each transaction was decided.
 
 Answers to: ``GroupMetadata.pendingTransactionalOffsetCommits``. Reactor shell.
 
-An offset that a transaction brings with it counts from the one write that decides the transaction, long before it is
-copied to the group's offsets: whoever reads looks at what is staged and at the transaction's own znode.
+A staged offset is committed by the one write that decides its transaction, before it is copied to the group's offsets.
+So a reader must look at the staged offsets and at the znodes of their transactions.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionSta
 log = logging.getLogger(__name__)
 
 Decided = tuple[int, OffsetAndMetadata]
-"""The mzxid of the decision, and what it makes the offset."""
+"""The mzxid of the decision, and the offset that it commits."""
 _Found = tuple[TransactionMetadata, int] | None
 
 
 @dataclass(slots=True)
 class StagedOffsetsView:
-    """Staged offsets of one group. ``paths``: the znodes that this rests on."""
+    """The staged offsets of one group. ``paths``: the znodes that were read for it."""
 
     decided: dict[TopicPartition, Decided] = field(default_factory=dict)
     undecided: set[TopicPartition] = field(default_factory=set)
@@ -50,7 +50,7 @@ class StagedOffsetsReader:
         self._transactions = transactions
 
     async def view(self, group: str) -> StagedOffsetsView:
-        """How it stands now."""
+        """The staged offsets of ``group`` now."""
         view = StagedOffsetsView()
         above = offsets.staged_path(group)
         names = await self._reads.get(above, partial(self._store.names, above))
@@ -89,7 +89,7 @@ class StagedOffsetsReader:
             if found is not None:
                 before: _Found = self._reads.known(path)
                 mzxid = found[1].mzxid
-                # A new session may meet a server that lags behind the one before.
+                # The server of a new session may lag behind the former session's server.
                 return before if before is not None and before[1] > mzxid else (found[0], mzxid)
             if await self._store.client.exists(path, watch) is None:
                 return None
@@ -98,7 +98,7 @@ class StagedOffsetsReader:
 def merged(
     chunks: Iterable[tuple[str, StagedOffsets | None]],
 ) -> dict[TxnProducer, dict[TopicPartition, OffsetAndMetadata]]:
-    """What each producer staged; of two chunks with the same partition the later one counts."""
+    """The staged offsets by producer; if two chunks have the same partition, the later chunk wins."""
     found = []
     for name, staged in chunks:
         chunk = None if staged is None else offsets.staged_chunk(name, staged.producer)
@@ -117,7 +117,7 @@ def _decide(
         return
     transaction, mzxid = found
     if (transaction.producer_id, transaction.producer_epoch) != (producer.producer_id, producer.producer_epoch):
-        return  # left over from an aborted one, until its coordinator removes it
+        return  # left by an aborted transaction, until its coordinator removes it
     if transaction.state is TransactionState.ONGOING:
         view.undecided.update(staged)
     elif transaction.state is TransactionState.PREPARE_COMMIT:

@@ -1,10 +1,10 @@
-"""Offsets of transactions: kept aside until the decision, copied to the group's after it, or dropped.
+"""The offsets of transactions: staged until the decision, then copied to the group's offsets or discarded.
 
 Answers to: ``GroupMetadata.{prepareTxnOffsetCommit,completePendingTxnOffsetCommit}``. Reactor shell.
 
-The group's coordinator stages, under its claim and only while the transaction's own znode is as it was read: so nothing
-is staged after the decision. The transaction's coordinator copies, under its own claim, with the decision made: an
-offset that was written after that stays, which makes copying twice as good as once.
+The group's coordinator stages under its claim, in a write that checks the version of the transaction's znode, so that
+nothing is staged after the decision. The transaction's coordinator copies them under its own claim after the
+decision. It does not overwrite an offset that was written after the decision; so copying is idempotent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionSta
 log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 100_000
-"""About how much one znode of staged offsets holds."""
+"""The approximate size of one znode of staged offsets."""
 
 _OVERHEAD = 150
 _TRIES = 10
@@ -52,7 +52,7 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class TransactionalOffsets:
-    """Writes ``/consumers/<group>/staged`` and takes it down again."""
+    """Writes and removes ``/consumers/<group>/staged``."""
 
     def __init__(self, store: OffsetStore, transactions: TransactionStore) -> None:
         self._client: ZkClient = store.client
@@ -67,8 +67,8 @@ class TransactionalOffsets:
             if error is not ErrorCode.NONE and attempt:
                 return error
             if found is None or error is not ErrorCode.NONE:
-                # This ZooKeeper server may lag behind the one that the transaction was written to. A write of ours
-                # comes after everything before it, and so does what is read after it.
+                # This ZooKeeper server may lag behind the one that took the transaction's write. Our own write brings
+                # it up to date, so read again behind it.
                 await commit_groups(self._client, claim.fence(), [[claim.check()]], claim_lost(claim))
                 continue
             number = await self._transactions.partition_for(producer.transactional_id)
@@ -102,7 +102,7 @@ class TransactionalOffsets:
     # Staging
 
     async def _ops_stage(self, group: str, producer: TxnProducer, staged: Offsets) -> list[Op]:
-        """Write what is new into the last chunk while there is room, then into new ones."""
+        """The operations that add ``staged`` to the last chunk if it has room, else to new chunks."""
         paths = await self._paths(group, producer)
         ops: list[Op] = []
         if paths:
@@ -120,7 +120,7 @@ class TransactionalOffsets:
         return ops
 
     async def _again(self, group: str, claim: Claim, results: list[list[OpResult] | ZkError]) -> bool:
-        """Whether the writes must be made once more. Raises what cannot be mended."""
+        """Whether to write again. Raises errors that a retry cannot mend."""
         errors = [result for result in results if isinstance(result, ZkError)]
         for error in errors:
             if not isinstance(error, NoNodeError | NodeExistsError | BadVersionError):
@@ -130,12 +130,12 @@ class TransactionalOffsets:
             await write_fenced(self._client, [FencedWrite(claim.fence(), [Create(path)]) for path in above])
         return bool(errors)
 
-    # Deciding
+    # Copying
 
     async def _copy(
         self, group: str, staged: Offsets, claim: Claim, decision_mzxid: int
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Write each to the group's offsets unless one came after the decision; returns those to try again."""
+        """Write each offset unless a later one exists; returns those that other writers changed meanwhile."""
         wanted = list(staged)
         writes: list[tuple[TopicPartition, FencedWrite]] = []
         for start in range(0, len(wanted), AT_ONCE):
@@ -163,7 +163,7 @@ class TransactionalOffsets:
             await create_container(self._client, path.rpartition("/")[0], claim.fence())
 
     async def _existing_topics(self, names: set[str]) -> set[str]:
-        """Those that ZooKeeper has and is to keep. A cache may be behind, and an offset would be lost by it."""
+        """The topics that exist and are not being deleted, by ZooKeeper, because a stale cache would lose offsets."""
         listed = sorted(names)
         stats = await gather(self._client.exists(topics.topic_path(name)) for name in listed)
         doomed = await gather(self._client.exists(admin.delete_topic_path(name)) for name in listed)
@@ -202,7 +202,7 @@ def _decoded(path: str, data: bytes) -> StagedOffsets | None:
 def _ops_copy(
     group: str, tp: TopicPartition, value: OffsetAndMetadata, standing: Standing, decision_mzxid: int
 ) -> list[Op]:
-    """Against what was read: whoever writes in between makes this fail. The commit says which decision it is of."""
+    """Write against the version that was read, so that a concurrent write makes this fail."""
     path, beside = consumers.offset_path(group, tp), offsets.commit_path(group, tp)
     number, rest = consumers.encode_offset(value.offset), offsets.encode_commit(value, decision_mzxid)
     version = standing.version

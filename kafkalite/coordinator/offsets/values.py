@@ -1,8 +1,8 @@
-"""What a group has committed of a partition, and who commits within a transaction.
+"""Re-exports the values of committed offsets from the znode codecs.
 
 Answers to: ``kafka.common.OffsetAndMetadata`` and ``GroupMetadata.CommitRecordMetadataAndOffset``. Pure.
 
-The values are those of the znodes; this is where coordinators and requests have them from.
+Coordinators and requests use the same values as the znodes.
 """
 
 from __future__ import annotations

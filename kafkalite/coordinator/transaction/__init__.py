@@ -1,1 +1,1 @@
-"""Transactions: who has one open, how it ends, and what follows from that."""
+"""The transaction coordinator: transactional ids, their states, and how transactions are completed."""

@@ -1,4 +1,4 @@
-"""Markers on their way: those of all transactions that end, gathered into few requests to each leader.
+"""Sends transaction markers: collects those of all ending transactions into few requests to each leader.
 
 Answers to: ``kafka.coordinator.transaction.TransactionMarkerChannelManager``. Deterministic.
 """
@@ -18,16 +18,16 @@ from kafkalite.coordinator.transaction.values import TransactionMarker
 log = logging.getLogger(__name__)
 
 MAX_MARKERS: Final = 1000
-"""In one request."""
+"""The largest number of markers in one request."""
 IN_FLIGHT: Final = 3
-"""Requests to one broker: one that waits for a slow replica does not hold the others up."""
+"""Requests in flight to one broker: several, so that one that waits for a slow replica does not delay the others."""
 
 _Answer = Mapping[TopicPartition, ErrorCode]
 _Waiting = tuple[TransactionMarker, "Future[_Answer]"]
 
 
 class TransactionMarkerChannelManager:
-    """What waits for each broker goes out as soon as there is room, together."""
+    """Queues markers by broker; each request takes all markers that are queued when it is sent."""
 
     def __init__(self, cluster: LeaderLookup, channel: MarkerChannel) -> None:
         self._cluster = cluster
@@ -36,7 +36,7 @@ class TransactionMarkerChannelManager:
         self._in_flight: dict[int, int] = {}
 
     def send(self, broker_id: int, marker: TransactionMarker) -> Future[_Answer]:
-        """What that broker says of each partition; NETWORK_EXCEPTION where it said nothing."""
+        """The broker's answer for each partition; NETWORK_EXCEPTION if the broker did not answer for it."""
         answer: Future[_Answer] = Future()
         self._waiting.setdefault(broker_id, []).append((marker, answer))
         if self._in_flight.get(broker_id, 0) < IN_FLIGHT:

@@ -1,6 +1,6 @@
-"""What the coordinator of transactions is handed: producer ids, offsets of groups, the cluster, the way to the leaders.
+"""What the transaction coordinator needs: producer ids, staged offsets, cluster metadata, a channel to the leaders.
 
-Answers to: ``kafka.coordinator.transaction.TransactionMarkerChannelManager`` (the part that is a wire) and
+Answers to: ``kafka.coordinator.transaction.TransactionMarkerChannelManager`` (its network client) and
 ``ProducerIdManager``. Pure.
 """
 
@@ -21,40 +21,40 @@ class ProducerIds(Protocol):
     """``kafkalite.admin.producer_ids.ProducerIdManager``."""
 
     def generate(self) -> Awaitable[int]:
-        """A producer id that nobody else has. Raises ``ApiError``."""
+        """A producer id that no other producer has. Raises ``ApiError``."""
 
 
 class StagedOffsetStore(Protocol):
-    """The part of ``OffsetManager`` that ends what TxnOffsetCommit staged."""
+    """The part of ``OffsetManager`` that applies or discards the offsets that TxnOffsetCommit staged."""
 
     def apply_staged(self, group: str, producer: TxnProducer, txn_claim: Claim, decision_mzxid: int) -> Awaitable[None]:
-        """Make the offsets that were staged the group's own, where nobody wrote later than the decision."""
+        """Copy the staged offsets to the group's own, except where a commit came after the decision."""
 
     def discard_staged(self, group: str, producer: TxnProducer, txn_claim: Claim) -> Awaitable[None]:
-        """Forget them."""
+        """Remove the staged offsets."""
 
 
 class LeaderLookup(Protocol):
-    """The part of ``kafkalite.cluster.metadata.MetadataCache`` that is needed here."""
+    """The part of ``kafkalite.cluster.metadata.MetadataCache`` that the transaction coordinator uses."""
 
     @property
     def brokers(self) -> Mapping[int, Broker]:
-        """Who lives."""
+        """The live brokers by id."""
 
     def state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
-        """What is known of a partition: its leader above all."""
+        """The partition's leader and ISR; ``None`` if the cache does not know the partition."""
 
 
 class MarkerChannel(Protocol):
-    """The way to the leaders."""
+    """Sends markers to the leaders of partitions."""
 
     def send(self, broker: Broker, markers: Sequence[TransactionMarker]) -> Awaitable[MarkerResults]:
-        """WriteTxnMarkers. Fails with any exception where the broker cannot be reached or does not answer."""
+        """Send WriteTxnMarkers. Raises any exception if the broker cannot be reached or does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorDependencies:
-    """All of it."""
+    """The collaborators of the transaction coordinator."""
 
     producer_ids: ProducerIds
     offsets: StagedOffsetStore

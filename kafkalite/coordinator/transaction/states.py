@@ -1,4 +1,4 @@
-"""The states of a transactional id and every step between them that is legal.
+"""The states of a transactional id and the legal transitions between them.
 
 Answers to: ``kafka.coordinator.transaction.TransactionState.validPreviousStates``. Pure.
 
@@ -31,20 +31,20 @@ LEGAL: Final[dict[tuple[TransactionState, TransactionState], str]] = {
     (_S.COMPLETE_COMMIT, _S.DEAD): "transactional.id.expiration.ms",
     (_S.COMPLETE_ABORT, _S.DEAD): "transactional.id.expiration.ms",
 }
-"""What may follow what, and what makes it happen."""
+"""The legal transitions (from, to), each with the request or event that causes it."""
 
 DECIDED: Final = frozenset({_S.PREPARE_COMMIT, _S.PREPARE_ABORT})
-"""How the transaction ends is durable; those who take part are still being told."""
+"""The decision is durable; offsets and markers are still being written."""
 AT_REST: Final = frozenset({_S.EMPTY, _S.COMPLETE_COMMIT, _S.COMPLETE_ABORT})
-"""No transaction is open and nobody is left to be told."""
+"""No transaction is open, and the last one is complete."""
 
 
 class IllegalTransactionTransitionError(Exception):
-    """A step that the table does not have: a mistake in this room, never a client's."""
+    """A transition that is not in the table: an error in the coordinator, never in a client."""
 
 
 def transition(metadata: TransactionMetadata, state: TransactionState, **changes: object) -> TransactionMetadata:
-    """``metadata`` in another state. Raises :class:`IllegalTransactionTransitionError`."""
+    """``metadata`` with ``state`` and ``changes``. Raises :class:`IllegalTransactionTransitionError`."""
     if (metadata.state, state) not in LEGAL:
         raise IllegalTransactionTransitionError(f"{metadata.transactional_id}: {metadata.state.value} to {state.value}")
     return metadata.with_(state=state, **changes)

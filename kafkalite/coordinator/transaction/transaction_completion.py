@@ -1,9 +1,10 @@
-"""From a decision to its end: offsets, then markers, then the state that says that all was told.
+"""Completes decided transactions: applies the offsets, then sends the markers, then writes the Complete state.
 
 Answers to: ``TransactionMarkerChannelManager.addTxnMarkersToSend`` and ``TransactionMarkerRequestCompletionHandler``.
 Reactor shell.
 
-Every step can be made again: a coordinator that finds a decision begins with the first, whatever another one had done.
+Every step is idempotent: a coordinator that loads a decision begins with the first step, because it does not know how
+far the former coordinator came.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ log = logging.getLogger(__name__)
 FIRST_BACKOFF: Final = 0.02
 LAST_BACKOFF: Final = 0.5
 AFTER_FAILURE: Final = 5.0
-"""Seconds between attempts."""
+"""Seconds between attempts: the first delay, the longest one, and the one after an unexpected error."""
 
 _TOLD: Final = frozenset(
     {
         ErrorCode.NONE,
-        # A newer producer has been there: what this transaction left in the partition was ended before.
+        # A newer producer has written to the partition, so this transaction was ended there before.
         ErrorCode.INVALID_PRODUCER_EPOCH,
         ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
     }
@@ -59,9 +60,9 @@ _PATIENT: Final = frozenset(
 
 
 class _Progress:
-    """What this coordinator has done for one decision already: while ZooKeeper is away nothing is done twice.
+    """The steps that this coordinator has done for one decision, so that a retry after a ZooKeeper error skips them.
 
-    ``decided_at`` is the zxid of the decision, which tells it from the decision on the producer's next transaction.
+    ``decided_at`` is the zxid of the decision; the decision on the producer's next transaction has another one.
     """
 
     __slots__ = ("decided_at", "has_offsets", "untold")
@@ -73,7 +74,7 @@ class _Progress:
 
 
 class TransactionCompletion:
-    """Ends every transaction that is decided, for as long as it takes."""
+    """Completes every decided transaction, and retries until that has succeeded."""
 
     def __init__(self, ownership: TransactionStateManager, outside: CoordinatorDependencies, clock: Clock) -> None:
         self._ownership = ownership
@@ -82,13 +83,13 @@ class TransactionCompletion:
         self._sender = TransactionMarkerChannelManager(outside.cluster, outside.markers)
 
     def begin(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
-        """Start, unless that is under way or nothing is decided."""
+        """Start to complete the transaction, unless it is not decided or its completion is under way."""
         if entry.metadata.state in DECIDED and not entry.is_ending:
             entry.is_ending = True
             spawn(self._run(partition, entry), "ending a transaction")
 
     def begin_all(self, partition: StatePartition) -> None:
-        """Start with everything that an earlier coordinator left undone."""
+        """Start to complete every transaction that the former coordinator decided and did not complete."""
         for entry in list(partition.entries.values()):
             self.begin(partition, entry)
 
@@ -98,7 +99,7 @@ class TransactionCompletion:
         try:
             while partition.knows(entry) and entry.metadata.state in DECIDED:
                 if progress.decided_at != entry.mzxid:
-                    # A request found out meanwhile that the former decision is done, and the next one was made.
+                    # A request has read meanwhile that the former decision is complete, and the next one was made.
                     progress, backoff = _Progress(entry), FIRST_BACKOFF
                 try:
                     await self._go_on(partition, entry, progress)
@@ -109,14 +110,14 @@ class TransactionCompletion:
                     await self._sleep(backoff)
                     backoff = min(LAST_BACKOFF, backoff * 2)
                 except Exception:
-                    # Whatever it is, a decision is never given up.
+                    # A durable decision must be completed, so unexpected errors are retried, too.
                     log.exception("%s: not ended yet", entry.metadata.transactional_id)
                     await self._sleep(AFTER_FAILURE)
         finally:
             entry.is_ending = False
 
     async def _go_on(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:
-        """What is left to be done. Raises ``ApiError``, ``ZkError``."""
+        """Do the next step. Raises ``ApiError``, ``ZkError``."""
         if entry.is_unknown:
             await self._ownership.resolve(partition, entry)
         elif not progress.has_offsets:
@@ -140,7 +141,7 @@ class TransactionCompletion:
             )
 
     async def _markers(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:
-        """Returns once every partition has the marker, or is gone. Raises ``ZkError``."""
+        """Returns once each partition has acknowledged its marker or is deleted. Raises ``ZkError``."""
         backoff = FIRST_BACKOFF
         while progress.untold and partition.alive:
             progress.untold -= await self._attempt(partition, entry, progress.untold)
@@ -151,7 +152,7 @@ class TransactionCompletion:
     async def _attempt(
         self, partition: StatePartition, entry: TransactionalIdEntry, untold: Iterable[TopicPartition]
     ) -> set[TopicPartition]:
-        """Those of ``untold`` that need not be told again."""
+        """Send one round of markers; returns the partitions of ``untold`` that need no other."""
         metadata = entry.metadata
         leaders: dict[int, list[TopicPartition]] = {}
         unknown = []
@@ -172,7 +173,7 @@ class TransactionCompletion:
             if error in _TOLD:
                 told.add(tp)
             elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-                # Another coordinator has this transaction, and has told that partition already.
+                # A newer coordinator has claimed this state partition and has sent its marker to that partition.
                 log.warning("%s: %s has heard of a newer coordinator", metadata.transactional_id, tp)
                 self._ownership.drop(partition)
             elif error not in _PATIENT:
@@ -180,7 +181,7 @@ class TransactionCompletion:
         return told
 
     async def _gone(self, unknown: list[TopicPartition]) -> set[TopicPartition]:
-        """Those whose topics are deleted. What the cache does not know may only be too new for it."""
+        """The partitions of deleted topics, by ZooKeeper, because the cache may not know a new topic yet."""
         topics = sorted({tp.topic for tp in unknown})
         exist = dict(zip(topics, await gather(map(self._ownership.store.topic_exists, topics)), strict=True))
         return {tp for tp in unknown if not exist[tp.topic]}

@@ -1,9 +1,9 @@
-"""The coordinator of transactions: requests in, answers out.
+"""The transaction coordinator of one broker: serves the requests of producers and of tools.
 
 Answers to: ``kafka.coordinator.transaction.TransactionCoordinator``. Reactor shell.
 
-Every request is: find the state partition, ask the core, write what it says, answer, and set the end of the transaction
-going where one was decided.
+Each request takes five steps: find the state partition, ask ``transitions`` for the next state, write it, answer, and
+start to complete the transaction if the write was a decision.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 
 class TransactionCoordinator:
-    """All transactional ids whose state partitions this broker has claimed. ``config`` gives the values in force."""
+    """Serves the transactional ids whose state partitions this broker has claimed. ``config``: the current values."""
 
     def __init__(
         self,
@@ -53,15 +53,15 @@ class TransactionCoordinator:
         self._completion = TransactionCompletion(self._ownership, outside, clock)
         self._housekeeping = TransactionExpiration(self._ownership, self._completion, clock, config)
         self.verifier = TransactionVerifier(store)
-        """For the leaders on this broker: it needs no claim."""
+        """Used by the partition leaders on this broker; it needs no claim."""
         self._ownership.on_loaded = self._loaded
 
     def start(self) -> None:
-        """Begin: orphaned state partitions are looked for, timeouts run."""
+        """Start to take over orphaned state partitions and to abort transactions that time out."""
         self._ownership.open()
 
     async def stop(self) -> None:
-        """Give every claim up, so that others can take over at once."""
+        """Release every claim, so that other brokers can take over at once."""
         self._housekeeping.stop()
         await self._ownership.close()
 
@@ -73,13 +73,13 @@ class TransactionCoordinator:
             self._ownership.look_for_orphans()
 
     def brokers_changed(self) -> None:
-        """The set of live brokers changed: there may be orphans."""
+        """The set of live brokers changed, so some state partitions may have no coordinator now."""
         self._ownership.look_for_orphans()
 
     async def find(self, transactional_id: str) -> int | None:
-        """Who coordinates it: the holder of the claim, else the broker that should claim it; ``None``: nobody.
+        """The broker that holds the claim, else the broker that should take it; ``None`` if no broker is known.
 
-        Raises ``ApiError`` (COORDINATOR_NOT_AVAILABLE) while ZooKeeper cannot be asked.
+        Raises ``ApiError`` (COORDINATOR_NOT_AVAILABLE) while ZooKeeper is unreachable.
         """
         try:
             return await self._ownership.find(transactional_id)
@@ -95,14 +95,18 @@ class TransactionCoordinator:
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, expected: ProducerIdAndEpoch | None = None
     ) -> ProducerIdAndEpoch:
-        """Give the id to whoever asks: fence whoever has it, abort what is open. Raises ``ApiError``."""
+        """Give the caller a new epoch; this fences the former producer and aborts its transaction.
+
+        Raises ``ApiError``.
+        """
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
         two_phase = bool(self._config["transaction.two.phase.commit.enable"])
         if not transitions.timeout_is_legal(timeout_ms, self._config["transaction.max.timeout.ms"], two_phase):
             raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         partition = await self._ownership.owner(transactional_id)
-        # An id that a write left open may turn out not to exist. Another request may be faster while the id is fetched.
+        # Loop, because an entry whose write had an unknown outcome may prove not to exist, and because another request
+        # may create the entry while this one waits for the producer id.
         while (entry := await self._find(partition, transactional_id)) is None:
             producer_id = await self._outside.producer_ids.generate()
             begun = transitions.begin_id(transactional_id, producer_id, timeout_ms, self._clock.time_ms())
@@ -120,13 +124,13 @@ class TransactionCoordinator:
     async def add_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> None:
-        """Make partitions part of the transaction, which begins with the first. Raises ``ApiError``."""
+        """Add partitions to the transaction; the first ones begin it. Raises ``ApiError``."""
         partition, entry = await self._entry(transactional_id)
         decision = transitions.add(entry.metadata, producer, partitions, (), self._clock.time_ms())
         await self._carry_out(partition, entry, decision)
 
     async def add_offsets(self, transactional_id: str, producer: ProducerIdAndEpoch, group: str) -> None:
-        """Offsets of ``group`` will be part of the transaction. Raises ``ApiError``."""
+        """Add the offsets of ``group`` to the transaction. Raises ``ApiError``."""
         partition, entry = await self._entry(transactional_id)
         decision = transitions.add(entry.metadata, producer, (), (group,), self._clock.time_ms())
         await self._carry_out(partition, entry, decision)
@@ -134,12 +138,12 @@ class TransactionCoordinator:
     async def verify_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Which of ``partitions`` are part of the transaction that is open. Raises ``ApiError``."""
+        """An error for each of ``partitions``: NONE if the open transaction contains it. Raises ``ApiError``."""
         _, entry = await self._entry(transactional_id, may_be_busy=True)
         return transitions.verify(entry.metadata, producer, partitions)
 
     async def end(self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool) -> None:
-        """Returns once the decision is durable. Raises ``ApiError``."""
+        """Commit or abort; returns once the decision is durable. Raises ``ApiError``."""
         partition, entry = await self._entry(transactional_id)
         decision = transitions.end(entry.metadata, producer, commit, self._clock.time_ms())
         await self._carry_out(partition, entry, decision)
@@ -147,7 +151,7 @@ class TransactionCoordinator:
     # Requests of tools
 
     async def describe(self, transactional_id: str) -> TransactionMetadata:
-        """Raises ``ApiError``, TRANSACTIONAL_ID_NOT_FOUND among others."""
+        """The metadata of one id. Raises ``ApiError`` (TRANSACTIONAL_ID_NOT_FOUND and others)."""
         try:
             _, entry = await self._entry(transactional_id, may_be_busy=True)
         except ApiError as error:
@@ -161,9 +165,9 @@ class TransactionCoordinator:
     def list(
         self, states: Sequence[str] = (), producer_ids: Sequence[int] = (), duration_ms: int = -1
     ) -> tuple[list[TransactionListing], list[str]]:
-        """What this broker coordinates, filtered; and filters of ``states`` that are unknown. Raises ``ApiError``.
+        """The ids that this broker coordinates and that pass the filters, and the unknown states of ``states``.
 
-        ``duration_ms``: only what began longer ago than that; -1 for all.
+        ``duration_ms``: only transactions that began longer ago than that; -1 for all. Raises ``ApiError``.
         """
         if self._ownership.is_loading:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
@@ -181,7 +185,7 @@ class TransactionCoordinator:
         ]
         return found, [state for state in states if state not in names]
 
-    # inside
+    # Inside
 
     async def _entry(
         self, transactional_id: str, *, may_be_busy: bool = False
@@ -194,7 +198,7 @@ class TransactionCoordinator:
     async def _usable(
         self, partition: StatePartition, transactional_id: str, *, may_be_busy: bool = False
     ) -> TransactionalIdEntry:
-        """The id's entry, whose znode is known. Raises ``ApiError``."""
+        """The id's entry, read again if its last write had an unknown outcome. Raises ``ApiError``."""
         entry = await self._find(partition, transactional_id, may_be_busy=may_be_busy)
         if entry is None:
             raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -203,7 +207,7 @@ class TransactionCoordinator:
     async def _find(
         self, partition: StatePartition, transactional_id: str, *, may_be_busy: bool = False
     ) -> TransactionalIdEntry | None:
-        """The id's entry, whose znode is known; ``None`` where there is no such id. Raises ``ApiError``."""
+        """As :meth:`_usable`, but ``None`` if the id does not exist. Raises ``ApiError``."""
         entry = partition.entries.get(transactional_id)
         if entry is not None and entry.is_unknown and not entry.busy:
             await self._ownership.resolve(partition, entry)

@@ -1,4 +1,4 @@
-"""What the coordinator does when nobody asks: transactions that are open too long, ids that nobody uses any more.
+"""Aborts transactions that exceed their timeout, and removes transactional ids that have expired.
 
 Answers to: ``TransactionCoordinator.abortTimedOutTransactions`` and
 ``TransactionStateManager.removeExpiredTransactionalIds``. Reactor shell.
@@ -30,7 +30,7 @@ _AT_ONCE = 100
 
 
 class TransactionExpiration:
-    """Two timers, which run from the first claim on."""
+    """Two timers, which run from the broker's first claim on."""
 
     def __init__(
         self, ownership: TransactionStateManager, completion: TransactionCompletion, clock: Clock, config: Config
@@ -42,13 +42,13 @@ class TransactionExpiration:
         self._timers: dict[str, Timer] = {}
 
     def start(self) -> None:
-        """Begin, unless that was done."""
+        """Start the timers, unless they run."""
         if not self._timers:
             self._arm(_TIMEOUTS, self.abort_timed_out)
             self._arm(_EXPIRATION, self.remove_expired)
 
     def stop(self) -> None:
-        """For good."""
+        """Stop the timers; they cannot be started again."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers = {_TIMEOUTS: _STOPPED}
@@ -62,7 +62,7 @@ class TransactionExpiration:
         self._timers[key] = self._clock.call_later(self._config[key] / 1000, due)
 
     async def abort_timed_out(self) -> None:
-        """Fence and abort whatever has been open for longer than its producer allowed."""
+        """Fence and abort each transaction that has been open for longer than its producer allowed."""
         now_ms = self._clock.time_ms()
         for partition in self._ownership:
             for entry in list(partition.entries.values()):
@@ -86,7 +86,7 @@ class TransactionExpiration:
         log.info("%s: aborted after %d ms", name, entry.metadata.timeout_ms)
 
     async def remove_expired(self) -> None:
-        """Forget ids that were silent for ``transactional.id.expiration.ms``."""
+        """Remove ids that have been idle for ``transactional.id.expiration.ms``."""
         expiration_ms = self._config["transactional.id.expiration.ms"]
         now_ms = self._clock.time_ms()
         for partition in self._ownership:
@@ -98,7 +98,7 @@ class TransactionExpiration:
                 and transitions.has_expired(entry.metadata, expiration_ms, now_ms)
             ]
             for start in range(0, len(expired), _AT_ONCE):
-                # What was used while others were removed is not removed.
+                # Check again, because a producer may have used an id while the ids before it were removed.
                 some = [entry for entry in expired[start : start + _AT_ONCE] if self._is_still(entry, expiration_ms)]
                 for entry in some:
                     entry.metadata = transitions.bury(entry.metadata)
@@ -114,7 +114,7 @@ class TransactionExpiration:
 
 class _Stopped:
     def cancel(self) -> None:
-        """Nothing runs."""
+        """Nothing to cancel."""
 
 
 _STOPPED = _Stopped()

@@ -1,10 +1,10 @@
-"""The state partitions that this broker has claimed, and what it knows of the transactional ids in them.
+"""The state partitions that this broker has claimed, with the transactional ids in them.
 
 Answers to: ``kafka.coordinator.transaction.TransactionStateManager``. Reactor shell.
 
-A claim is taken by the broker that placement names, when a request needs it, or at once where ids are left without a
-coordinator. What is known of an id was read after the claim in the same session, or written under it; where the outcome
-of a write is unknown it is read again before anything else is done with it.
+The broker that placement names takes a claim when a request needs it, or at once if the state partition has ids and no
+coordinator. The metadata of an id was read after the claim in the same session, or written under it; if the outcome of
+a write is unknown, the coordinator reads the id again before it does anything else with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,11 @@ log = logging.getLogger(__name__)
 
 
 class TransactionalIdEntry:
-    """One transactional id. ``busy``: a write of it is under way, and other requests have to wait."""
+    """One transactional id as its coordinator knows it.
+
+    ``busy``: a read or write of its znode is under way, so other requests are refused. ``is_unknown``: the outcome of
+    its last write is unknown. ``is_ending``: its completion is under way.
+    """
 
     __slots__ = ("busy", "is_ending", "is_unknown", "metadata", "mzxid", "version")
 
@@ -39,12 +43,12 @@ class TransactionalIdEntry:
         self.is_ending = False
 
     def take(self, stored: Stored) -> None:
-        """What the znode says now."""
+        """Use what the znode contains now."""
         self.metadata, self.version, self.mzxid = stored.metadata, stored.version, stored.mzxid
 
 
 class StatePartition:
-    """One claim and the ids under it. ``alive`` until the claim is lost or given up."""
+    """One claim and the ids under it. ``alive`` until the claim is lost or released."""
 
     __slots__ = ("alive", "claim", "entries", "number")
 
@@ -55,12 +59,12 @@ class StatePartition:
         self.alive = True
 
     def knows(self, entry: TransactionalIdEntry) -> bool:
-        """Whether what is done with ``entry`` still counts: the claim holds, and nobody removed the id by hand."""
+        """Whether this coordinator still owns ``entry``: the claim holds, and no administrator has removed the id."""
         return self.alive and self.entries.get(entry.metadata.transactional_id) is entry
 
 
 class TransactionStateManager:
-    """Claims, loads and writes. ``on_loaded`` is told of every state partition that was taken over."""
+    """Claims, loads and writes state partitions. ``on_loaded`` is called with each state partition that was loaded."""
 
     def __init__(self, broker_id: int, claims: ClaimStore, store: TransactionStore, cluster: LeaderLookup) -> None:
         self.store = store
@@ -79,16 +83,16 @@ class TransactionStateManager:
 
     @property
     def is_loading(self) -> bool:
-        """Whether there are state partitions whose ids are not all known yet."""
+        """Whether a state partition is being loaded."""
         return bool(self._loading)
 
     def open(self) -> None:
-        """Begin to take over."""
+        """Start to claim state partitions."""
         self._closed = False
         self.look_for_orphans()
 
     async def close(self) -> None:
-        """Give every claim up."""
+        """Release every claim."""
         self._closed = True
         for partition in self:
             self.drop(partition)
@@ -98,29 +102,29 @@ class TransactionStateManager:
                 log.info("transaction state partition %d was not released: %s", partition.number, error)
 
     def drop(self, partition: StatePartition) -> None:
-        """Forget a state partition: its claim is lost, or about to be."""
+        """Forget a state partition, because its claim is lost or about to be released."""
         partition.alive = False
         if self._owned.get(partition.number) is partition:
             del self._owned[partition.number]
 
     def drop_all(self) -> None:
-        """The session is over, and every claim with it."""
+        """The session has expired, and every claim with it."""
         for partition in self:
             self.drop(partition)
 
-    # Who coordinates what
+    # Ownership
 
     async def find(self, transactional_id: str) -> int | None:
-        """The holder of the claim, else the broker that placement names; ``None`` where no broker is known."""
+        """The holder of the claim, else the broker that placement names; ``None`` if no broker is known."""
         base = partition_path(await self.store.partition_for(transactional_id))
         holder = await self._claims.holder(base)
         if holder is not None:
             return holder
-        # A broker that stops names who comes next, though it may be registered still.
+        # A stopping broker leaves itself out, because it may still be registered.
         return preferred(base, (each for each in self._cluster.brokers if not self._closed or each != self._broker_id))
 
     async def owner(self, transactional_id: str) -> StatePartition:
-        """The state partition of an id, claimed now where nobody has it and placement names this broker.
+        """The state partition of an id; claimed now if no broker holds it and placement names this broker.
 
         Raises ``ApiError``: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
         """
@@ -134,8 +138,8 @@ class TransactionStateManager:
         waiter: Future[StatePartition] = Future()
         owned = self._owned.get(number)
         if owned is not None:
-            # It was loaded while the caller read ZooKeeper. Loaded twice, it would have two sets of entries, of
-            # which each lacks what requests have made in the other.
+            # It was loaded while the caller read ZooKeeper. A second load would make a second set of entries, and each
+            # set would lack what requests change in the other.
             waiter.callback(owned)
             return waiter
         waiting = self._loading.get(number)
@@ -172,7 +176,7 @@ class TransactionStateManager:
         if claim is None:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         loaded = await self.store.load(number)
-        # What was read counts only if the claim held all the while: a write that changes nothing proves it.
+        # A write that only checks the claim proves that the claim held during the whole read.
         await self._claims.commit_groups(claim, [[claim.check()]])
         entries = {name: TransactionalIdEntry(each.metadata, each.version, each.mzxid) for name, each in loaded.items()}
         log.info("coordinates transaction state partition %d, epoch %d, %d ids", number, claim.epoch, len(entries))
@@ -184,9 +188,9 @@ class TransactionStateManager:
     # Orphans
 
     def look_for_orphans(self, event: WatchEvent | None = None) -> None:
-        """A broker went or came, or a claim that was watched changed: take over what placement gives this broker."""
+        """Brokers or a watched claim changed: take over the orphans that placement gives to this broker."""
         if self._closed or (event is not None and event.type is EventType.LOST):
-            # Each watch tells of a lost connection; once it is back, one look is enough.
+            # Every watch reports the lost connection; one search after the reconnect is enough.
             return
         self._look_again = True
         if not self._looking:
@@ -201,7 +205,7 @@ class TransactionStateManager:
                     try:
                         await self._look_at(number)
                     except MalformedZnodeError as error:
-                        # The others wait for no mending: readers stand still at their transactions.
+                        # Take over the other partitions nevertheless, because their open transactions block readers.
                         log.error("transaction state partition %d is left alone: %s", number, error)
         except (ConnectionLostError, SessionExpiredError) as error:
             log.info("looking for orphaned transactions was cut short: %s", error)
@@ -213,7 +217,7 @@ class TransactionStateManager:
         if number in self._owned:
             return
         holder = await self._claims.holder(base, self.look_for_orphans)
-        # A claim of ours whose loading was cut short by a lost connection: nobody else can take it over.
+        # A lost connection interrupted the load under our own claim; no other broker can take it over.
         half_done = holder == self._broker_id
         if not half_done and (holder is not None or not self._is_preferred(base)):
             return
@@ -238,7 +242,7 @@ class TransactionStateManager:
             raise ApiError(ErrorCode.NOT_COORDINATOR) from None
         except ZkError as error:
             if type(error) is ZkError:
-                # Too large for ZooKeeper, so never sent, and no better the next time.
+                # Too large for ZooKeeper: it was never sent, and a retry would fail, too.
                 raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from None
             entry.is_unknown = True
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
@@ -246,7 +250,7 @@ class TransactionStateManager:
             entry.busy = False
 
     async def resolve(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
-        """Read again what the outcome of a write left open. Raises as :meth:`write`."""
+        """Read an id again after a write with an unknown outcome. Raises as :meth:`write`."""
         entry.busy = True
         name = entry.metadata.transactional_id
         try:
@@ -265,7 +269,7 @@ class TransactionStateManager:
             entry.take(Stored(found[0], found[1].version, found[1].mzxid))
 
     async def remove(self, partition: StatePartition, expired: list[TransactionalIdEntry]) -> None:
-        """Forget ids, as far as nothing happened to them meanwhile. Raises as :meth:`write`."""
+        """Remove those of ``expired`` whose znodes are unchanged. Raises as :meth:`write`."""
         stored = [Stored(entry.metadata, entry.version, entry.mzxid) for entry in expired]
         for entry in expired:
             entry.busy = True

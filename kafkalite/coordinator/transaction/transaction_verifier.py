@@ -1,9 +1,10 @@
-"""Whether a partition is part of the open transaction, as its leader has to know before the first batch (KIP-890).
+"""Checks for a partition's leader, before the first batch, that the open transaction contains the partition (KIP-890).
 
 Answers to: ``kafka.server.AddPartitionsToTxnManager``. Reactor shell.
 
-A leader reads the transaction's znode by itself instead of asking the coordinator. Its ZooKeeper server may lag behind
-the coordinator's: a "no" is always made sure of, and so is a "yes" that may be of a transaction that has ended since.
+A leader reads the transaction's znode itself instead of asking the coordinator. Its ZooKeeper server may lag behind the
+coordinator's, so the verifier reads again, behind a write, before it refuses, and before it accepts on the evidence of
+a transaction that may have ended since.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _Errors = dict[TopicPartition, ErrorCode]
 
 
 class TransactionVerifier:
-    """Remembers which transaction each producer was last seen with, so that the next one is known to be another."""
+    """Verifies partitions; remembers the last transaction of each producer, to recognise an outdated read."""
 
     def __init__(self, store: TransactionStore) -> None:
         self._store = store
@@ -38,9 +39,9 @@ class TransactionVerifier:
         partitions: Collection[TopicPartition],
         ended: Collection[TopicPartition],
     ) -> _Errors:
-        """An error for each of ``partitions``; in ``ended`` the producer has ended a transaction in this epoch before.
+        """An error for each of ``partitions``. ``ended``: those where the log has seen this epoch end a transaction.
 
-        COORDINATOR_NOT_AVAILABLE while ZooKeeper cannot be asked.
+        COORDINATOR_NOT_AVAILABLE while ZooKeeper is unreachable.
         """
         try:
             found = await self._store.read(transactional_id)
@@ -66,7 +67,7 @@ class TransactionVerifier:
         return transitions.verify(metadata, producer, partitions)
 
     def _remember(self, key: tuple[TopicPartition, int], start_ms: int) -> None:
-        # The newest last: what is dropped is the one that was seen longest ago.
+        # Insert at the end, so that the first key is always the one that was seen longest ago.
         self._seen.pop(key, None)
         if len(self._seen) >= _REMEMBERED:
             del self._seen[next(iter(self._seen))]

@@ -1,9 +1,9 @@
-"""What becomes of a transactional id: its state and a request in, what to write and what to answer out.
+"""The transitions of a transactional id: metadata and a request in, the metadata to write and the error out.
 
 Answers to: ``kafka.coordinator.transaction.TransactionCoordinator`` (``prepareInitProducerIdTransit``,
 ``handleAddPartitionsToTransaction``, ``endTransaction``) and ``TransactionMetadata.prepare…``. Pure.
 
-The order of the checks is Kafka's: a client is told the same of two things that are wrong at once.
+The checks come in Kafka's order, so that a request with two errors gets the same answer as from Kafka.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _S = TransactionState
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """``write`` is to be made durable first (``None``: nothing is); then the client is told ``error``."""
+    """Make ``write`` durable (``None``: nothing to write), then answer the client ``error``."""
 
     error: ErrorCode = ErrorCode.NONE
     write: TransactionMetadata | None = None
 
 
 def is_exhausted(producer_epoch: int) -> bool:
-    """Whether a producer with that epoch gets a new id next: the last one is kept for fencing it."""
+    """Whether the next InitProducerId needs a new producer id, because the last epoch is reserved for fencing."""
     return producer_epoch >= _MAX_EPOCH - 1
 
 
 def timeout_is_legal(timeout_ms: int, max_timeout_ms: int, two_phase: bool) -> bool:
-    """Whether transactions may stay open for that long; ``two_phase``: for ever, by the largest number there is."""
+    """Whether a producer may ask for ``timeout_ms``; ``two_phase``: NO_TIMEOUT is legal, too."""
     return 0 < timeout_ms <= max_timeout_ms or (two_phase and timeout_ms == NO_TIMEOUT)
 
 
 def begin_id(transactional_id: str, producer_id: int, timeout_ms: int, now_ms: int) -> TransactionMetadata:
-    """A transactional id that nobody has used: what InitProducerId works on then. Not to be written as it is."""
+    """The metadata of an unused transactional id, as input of :func:`init_producer_id`. Do not write it as it is."""
     return TransactionMetadata(transactional_id, producer_id, timeout_ms=timeout_ms, update_ms=now_ms)
 
 
@@ -65,10 +65,10 @@ def init_producer_id(
     new_producer_id: int,
     now_ms: int,
 ) -> Transition:
-    """Give the id to whoever asks: with a greater epoch, or with ``new_producer_id`` where epochs are used up.
+    """Give the caller the id with the next epoch, or with ``new_producer_id`` if the epochs are exhausted.
 
-    ``expected`` is what a producer that goes on after an error believes to be (KIP-360). What is open is aborted first,
-    under an epoch that nobody is given; the client asks again.
+    ``expected``: the id and epoch of a producer that continues after an error (KIP-360). An open transaction is aborted
+    first, under an epoch that no producer gets, and the client retries.
     """
     if expected is not None and not _may_go_on(metadata, expected):
         return Transition(ErrorCode.PRODUCER_FENCED)
@@ -85,7 +85,7 @@ def init_producer_id(
     if epoch in (NO_PRODUCER_EPOCH, expected.producer_epoch):
         return _initialised(metadata, producer_id, epoch + 1, epoch, timeout_ms, now_ms)
     if expected.producer_epoch == metadata.last_producer_epoch:
-        # It was given a new epoch before, and that answer was lost.
+        # The producer was given its next epoch by an earlier request, whose answer was lost.
         return Transition(
             write=transition(
                 metadata,
@@ -128,7 +128,7 @@ def _initialised(
     )
 
 
-# What a producer does in a transaction
+# Requests of a producer in a transaction
 
 
 def _check(metadata: TransactionMetadata, producer: ProducerIdAndEpoch) -> ErrorCode:
@@ -146,7 +146,7 @@ def add(
     groups: Collection[str],
     now_ms: int,
 ) -> Transition:
-    """Make ``partitions``, and the offsets of ``groups``, part of the transaction; the first begin it."""
+    """Add ``partitions`` and the offsets of ``groups`` to the transaction; the first ones begin it."""
     error = _check(metadata, producer)
     if error is not ErrorCode.NONE:
         return Transition(error)
@@ -170,18 +170,18 @@ def add(
 def verify(
     metadata: TransactionMetadata, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Whether each partition is part of the transaction that is open (KIP-890): TRANSACTION_ABORTABLE where not."""
+    """NONE for each partition in the open transaction, TRANSACTION_ABORTABLE for each other one (KIP-890)."""
     error = _check(metadata, producer)
     if error is ErrorCode.NONE and metadata.state in DECIDED:
         error = ErrorCode.CONCURRENT_TRANSACTIONS
     if error is not ErrorCode.NONE:
         return dict.fromkeys(partitions, error)
-    # Kafka's list is empty once the transaction has ended, and so is this one.
+    # The set of partitions is empty once the transaction has ended, as in Kafka.
     return {tp: ErrorCode.NONE if tp in metadata.partitions else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
 
 
 def end(metadata: TransactionMetadata, producer: ProducerIdAndEpoch, commit: bool, now_ms: int) -> Transition:
-    """The producer's word how it ends; a repeated one is told how far that is."""
+    """Commit or abort the transaction; a repeated request is answered with its progress."""
     error = _check(metadata, producer)
     if error is not ErrorCode.NONE:
         return Transition(error)
@@ -199,13 +199,13 @@ def _ends(commit: bool) -> tuple[TransactionState, TransactionState]:
     return (_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT) if commit else (_S.PREPARE_ABORT, _S.COMPLETE_ABORT)
 
 
-# What the coordinator does by itself
+# Transitions that the coordinator starts
 
 
 def fence(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """The open transaction aborted under a greater epoch, so that its producer is refused everywhere."""
+    """The open transaction, aborted under a greater epoch, so that all leaders refuse its producer."""
     epoch = min(metadata.producer_epoch + 1, _MAX_EPOCH)
-    # The epoch under which offsets may have been staged is needed until they are discarded.
+    # Keep the former epoch, because offsets may be staged under it until they are discarded.
     fencing = transition(
         metadata, _S.PREPARE_EPOCH_FENCE, producer_epoch=epoch, last_producer_epoch=metadata.producer_epoch
     )
@@ -213,12 +213,12 @@ def fence(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
-    """Everybody was told."""
+    """The decided transaction, complete: offsets and markers are written."""
     aborted = metadata.state is _S.PREPARE_ABORT
     return transition(
         metadata,
         _S.COMPLETE_ABORT if aborted else _S.COMPLETE_COMMIT,
-        # After a fence nobody may go on from the epoch that was fenced.
+        # After a fence no producer may continue from the fenced epoch.
         last_producer_epoch=NO_PRODUCER_EPOCH if aborted else metadata.last_producer_epoch,
         partitions=frozenset(),
         groups=frozenset(),
@@ -227,7 +227,7 @@ def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
 
 
 def stagers(metadata: TransactionMetadata) -> list[TxnProducer]:
-    """Under which names offsets may have been staged: the present one and, after a fence, the one before it."""
+    """The producers under which its offsets may be staged: the current epoch and, after a fence, the former one."""
     producer = TxnProducer(metadata.transactional_id, metadata.producer_id, metadata.producer_epoch)
     was_fenced = 0 <= metadata.last_producer_epoch == metadata.producer_epoch - 1
     if metadata.state is not _S.PREPARE_ABORT or not was_fenced:
@@ -241,10 +241,10 @@ def has_timed_out(metadata: TransactionMetadata, now_ms: int) -> bool:
 
 
 def has_expired(metadata: TransactionMetadata, expiration_ms: int, now_ms: int) -> bool:
-    """Whether the transactional id has been silent for so long that it is forgotten."""
+    """Whether the transactional id has been idle for ``expiration_ms``."""
     return metadata.state in AT_REST and metadata.update_ms + expiration_ms <= now_ms
 
 
 def bury(metadata: TransactionMetadata) -> TransactionMetadata:
-    """The id while its znode is being removed."""
+    """The id, dead, while its znode is being removed."""
     return transition(metadata, _S.DEAD)

@@ -1,4 +1,4 @@
-"""What the coordinator of transactions answers.
+"""The values that the transaction coordinator, its clients and the partition leaders exchange.
 
 Answers to: ``kafka.coordinator.transaction.{InitProducerIdResult,TransactionConfig}``. Pure.
 """
@@ -15,14 +15,14 @@ from kafkalite.zk.znodes.transactions import TransactionState
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Who a producer says it is."""
+    """A producer id and its epoch."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a transaction as the leaders of its partitions are told of it; written into each of them."""
+    """The commit or abort marker that the leaders append to the partitions of a transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -32,12 +32,12 @@ class TransactionMarker(NamedTuple):
 
 
 MarkerResults = Mapping[tuple[int, TopicPartition], ErrorCode]
-"""What the leaders said, by producer id and partition."""
+"""The leaders' answers by producer id and partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A line of ListTransactions."""
+    """One transaction in ListTransactions."""
 
     transactional_id: str
     producer_id: int

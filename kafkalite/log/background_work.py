@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.tasks import Executor, Future, spawn
-from kafkalite.log.base import LogBase
 from kafkalite.log.file_system import PASSING, FileSystem
+from kafkalite.log.log import Log
 
 log = logging.getLogger(__name__)
 
@@ -23,10 +23,10 @@ class Flusher:
     def __init__(self, executor: Executor, failed: Callable[[str, OSError], None]) -> None:
         self._executor = executor
         self._failed = failed
-        self._waiting: dict[LogBase, None] = {}
+        self._waiting: dict[Log, None] = {}
         self._running = False
 
-    def put(self, asked: LogBase) -> None:
+    def put(self, asked: Log) -> None:
         """Flush ``asked`` soon: its closed segments, or all of it where its settings say so."""
         self._waiting[asked] = None
         if not self._running:
@@ -42,7 +42,7 @@ class Flusher:
         finally:
             self._running = False
 
-    async def flush(self, current: LogBase) -> None:
+    async def flush(self, current: Log) -> None:
         """Flush one log; the failure of its directory is told, not raised."""
         late = current.unflushed >= current.config.flush_messages or current.flush_is_due
         up_to = None if late else current.segments.active.base_offset
@@ -147,7 +147,7 @@ class Deleter:
         self._executor = executor
         self._timers: dict[Timer, None] = {}
 
-    def put(self, paths: list[str], delay_ms: int) -> None:
+    def put(self, paths: Sequence[str], delay_ms: int) -> None:
         """Remove ``paths`` after ``delay_ms``."""
         if not paths:
             return
@@ -160,7 +160,7 @@ class Deleter:
         timers.append(self._clock.call_later(delay_ms / 1000, due))
         self._timers[timers[0]] = None
 
-    def _remove(self, paths: list[str]) -> None:
+    def _remove(self, paths: Sequence[str]) -> None:
         for path in paths:
             try:
                 if self._fs.is_dir(path):

@@ -23,7 +23,7 @@ from kafkalite.log.checkpoints import (
 )
 from kafkalite.log.clean_shutdown import BOOT_FILE, CLEAN_SHUTDOWN_FILE, BootMark, CleanShutdown, kept_epoch
 from kafkalite.log.file_system import FileSystem
-from kafkalite.log.log import Log
+from kafkalite.log.log import Log, LogOwner
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_loader import LogLoader
 from kafkalite.log.meta_properties import (
@@ -160,7 +160,7 @@ class LogDir:
             log.warning("%s is of no use: %s", path, error)
             return {}
 
-    def load(self, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
+    def load(self, config_of: Callable[[str], LogConfig], services: LogServices, owner: LogOwner) -> list[Log]:
         """Open every log in the directory, once. Blocks; raises ``OSError`` where the directory cannot be used."""
         clean = self._clean_shutdown is not None
         names = []
@@ -189,7 +189,7 @@ class LogDir:
             future = parse_future_dir_name(name)
             tp = future or parse_dir_name(name)
             assert tp is not None
-            loader = LogLoader(tp, f"{self.path}/{name}", self.path, config_of(tp.topic), services)
+            loader = LogLoader(tp, f"{self.path}/{name}", self.path, config_of(tp.topic), services, owner)
             loaded = loader.load(clean, recovery_points.get(tp, 0), starts.get(tp, 0), self.cleaner_offsets.get(tp, 0))
             self.lost_batches = self.lost_batches or loader.lost_batches
             loaded.update_high_watermark(high_watermarks.get(tp, 0))

@@ -9,9 +9,8 @@ import logging
 import uuid
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.base import LogState
 from kafkalite.log.leader_epoch_cache import LeaderEpochCache
-from kafkalite.log.log import Log
+from kafkalite.log.log import Log, LogOwner, LogState
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_segment import LogSegment
 from kafkalite.log.log_segments import LogSegments
@@ -49,11 +48,13 @@ class LogLoader:
         log_dir: str,
         config: LogConfig,
         services: LogServices,
+        owner: LogOwner,
     ) -> None:
         self._topic_partition = topic_partition
         self._log_dir = log_dir
         self._config = config
         self._services = services
+        self._owner = owner
         self._fs = services.fs
         self._folder = Folder(path, services.fs, services.pool)
         self._segments = LogSegments()
@@ -125,7 +126,9 @@ class LogLoader:
         return loaded
 
     def _finish(self, state: LogState) -> Log:
-        loaded = Log(self._topic_partition, self._folder, self._log_dir, self._config, self._services, state)
+        loaded = Log(
+            self._topic_partition, self._folder, self._log_dir, self._config, self._services, self._owner, state
+        )
         loaded.topic_id = self._topic_id()
         return loaded
 

@@ -130,7 +130,7 @@ class LogMaintenance:
 
     # -- offsets that go back
 
-    def cutting(self, cut: Log, end: int) -> None:
+    def before_truncation(self, cut: Log, end: int) -> None:
         """``cut`` is going to end at ``end``: no later offset of it may stay in a checkpoint.
 
         Otherwise batches that are written there anew would be taken to be on the disk (recovery point), or to be

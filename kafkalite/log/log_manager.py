@@ -19,7 +19,6 @@ from kafkalite.common.errors import ApiError, ErrorCode, StartupError
 from kafkalite.common.tasks import Executor, gather, spawn
 from kafkalite.common.types import TopicPartition, random_uuid
 from kafkalite.log.background_work import CheckpointWriter, Deleter, Flusher, FolderSyncer
-from kafkalite.log.base import LogBase
 from kafkalite.log.clean_shutdown import BootMark, CleanShutdown
 from kafkalite.log.cleaner.log_cleaner import LogCleaner
 from kafkalite.log.cleaner.port import CleanerPool
@@ -77,16 +76,13 @@ class LogManager:
         self._topic_configs: dict[str, LogConfig] = {}
         pool = FilePool(default_pool_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[0]))
         self._services = LogServices(fs, clock, pool, rng, setting(broker_values, "producer.id.expiration.ms"))
-        self._services.failed = self._failed
-        self._flusher = Flusher(executor, self._failed)
-        self._services.flush_later = self._flusher.put
+        self._flusher = Flusher(executor, self.directory_failed)
         self._deleter = Deleter(fs, clock, executor)
-        self._services.delete_later = self._deleter.put
         self._dirs: dict[str, LogDir] = {}
         self._deleted: dict[tuple[str, TopicPartition], None] = {}
         self._left: list[Log] = []
         self._writers: dict[str, CheckpointWriter] = {}
-        syncer = FolderSyncer(fs, executor, self._failed)
+        syncer = FolderSyncer(fs, executor, self.directory_failed)
         futures: dict[TopicPartition, Log] = {}
         self._cleaner = LogCleaner(
             self.logs, self._services, cleaner_pool, self._writers, syncer, broker_values, futures.keys()
@@ -119,12 +115,11 @@ class LogManager:
                 self._release_dirs()
                 raise
             self._dirs[path] = directory
-            self._writers[path] = CheckpointWriter(path, self._fs, self._executor, self._failed)
+            self._writers[path] = CheckpointWriter(path, self._fs, self._executor, self.directory_failed)
         await self._begin()
         await gather(self._load(directory) for directory in list(self._dirs.values()))
         if not self._dirs:
             raise StartupError(f"None of the log directories can be used: {', '.join(self.log_dirs)}; correct log.dirs")
-        self._services.cutting = self._cutting
         self._settle_moves()
         if self.offline_dirs or any(directory.lost_batches for directory in self._dirs.values()):
             self.unclean_start_epoch = -1
@@ -169,14 +164,14 @@ class LogManager:
             except OSError as error:
                 log.warning("%s could not be marked: a kill of this broker will count as lost power: %s", path, error)
                 if error.errno not in PASSING:
-                    self._failed(path, error)
+                    self.directory_failed(path, error)
         if self.offline_dirs:
             # One failed meanwhile, perhaps before its own mark or another's was written.
             self._forget_boot()
 
     async def _load(self, directory: LogDir) -> None:
         try:
-            found = await self._executor.run(directory.load, self.config_of, self._services)
+            found = await self._executor.run(directory.load, self.config_of, self._services, self)
         except (OSError, CorruptRecordError) as error:
             log.error("log directory %s cannot be loaded: %s", directory.path, error)
             self._take_offline(directory.path)
@@ -277,7 +272,7 @@ class LogManager:
     def _make(self, topic_partition: TopicPartition, log_dir: str, name: str, config: LogConfig) -> Log:
         """A log in the folder ``name``. Raises ``ApiError(KAFKA_STORAGE_ERROR)``."""
         path = f"{log_dir}/{name}"
-        loader = LogLoader(topic_partition, path, log_dir, config, self._services)
+        loader = LogLoader(topic_partition, path, log_dir, config, self._services, self)
         try:
             if (log_dir, topic_partition) in self._deleted:
                 self._upkeep.forget(log_dir, topic_partition)
@@ -289,7 +284,7 @@ class LogManager:
                 created = loader.create()
         except OSError as error:
             if error.errno not in (*PASSING, *NOT_THE_DISK):
-                self._failed(log_dir, error)
+                self.directory_failed(log_dir, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} could not be made: {error}") from error
         return created
 
@@ -308,7 +303,7 @@ class LogManager:
             try:
                 await self._executor.run(self._fs.sync_dir, log_dir)
             except OSError as error:
-                self._failed(log_dir, error)
+                self.directory_failed(log_dir, error)
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{log_dir} could not be synced: {error}") from error
 
     def _take_away(self, gone: Log) -> None:
@@ -320,21 +315,32 @@ class LogManager:
         try:
             self._fs.rename(gone.dir, target)
         except OSError as error:
-            self._failed(gone.log_dir, error)
+            self.directory_failed(gone.log_dir, error)
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{gone.dir} could not be renamed: {error}") from error
         gone.renamed(target)
         self._deleter.put([target], gone.config.file_delete_delay_ms)
         self._checkpoint_all()
 
-    def _cutting(self, cut: LogBase, first: int, end: int) -> None:
+    # -- what logs ask of their owner: see kafkalite.log.log.LogOwner
+
+    def flush_later(self, log: Log) -> None:
+        """Force the closed segments of ``log`` to the disk, soon; all of it where its settings say so."""
+        self._flusher.put(log)
+
+    def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Remove files after ``delay_ms``."""
+        self._deleter.put(paths, delay_ms)
+
+    def before_truncation(self, cut: Log, first: int, end: int) -> None:
+        """Lower the checkpoints of a log that will be cut at ``first`` and end at ``end``. Raises ``OSError``."""
         existing = self.logs.get(cut.topic_partition)
         future = self.future_logs.logs.get(cut.topic_partition)
         # Until it is in a table a log has no checkpoints.
         if existing is cut:
-            self._upkeep.cutting(existing, end)
-            self._cleaner.cutting(existing, first)
+            self._upkeep.before_truncation(existing, end)
+            self._cleaner.before_truncation(existing, first)
         elif future is cut:
-            self._upkeep.cutting(future, end)
+            self._upkeep.before_truncation(future, end)
 
     def _checkpoint_all(self) -> None:
         self._upkeep.checkpoint_recovery_points()
@@ -391,7 +397,7 @@ class LogManager:
 
     # -- failures
 
-    def _failed(self, log_dir: str, error: OSError) -> None:
+    def directory_failed(self, log_dir: str, error: OSError) -> None:
         """A log met an error that is not a full disk. Told later: the log is in the middle of something."""
         if log_dir in self._dirs:
             log.error("log directory %s failed: %s", log_dir, error)

@@ -26,6 +26,34 @@ TP = TopicPartition("flights", 0)
 T = TypeVar("T")
 
 
+class InlineOwner:
+    """The owner of a log without a manager: it flushes and deletes at once. ``failures``: failed directories."""
+
+    def __init__(self, fs: FileSystem, failures: list[str] | None = None) -> None:
+        self._fs = fs
+        self._failures = [] if failures is None else failures
+
+    def directory_failed(self, log_dir: str, error: OSError) -> None:  # noqa: ARG002
+        self._failures.append(log_dir)
+
+    def flush_later(self, log: Log) -> None:
+        log.flush(log.segments.active.base_offset)
+
+    def delete_later(self, paths: Sequence[str], delay_ms: int) -> None:  # noqa: ARG002
+        for path in paths:
+            self._fs.remove(path)
+
+    def before_truncation(self, log: Log, first: int, end: int) -> None:
+        """There are no checkpoints."""
+
+
+class LazyOwner(InlineOwner):
+    """Flushes nothing unless a test does."""
+
+    def flush_later(self, log: Log) -> None:
+        """Not now."""
+
+
 class FaultyFileSystem(FileSystem):
     """The real file system, until ``fail`` names a method: its calls then raise, a write after ``torn`` bytes."""
 
@@ -101,13 +129,9 @@ class LogHouse:
         self.failures: list[str] = []
         self.pool_limit = 64
 
-    def services(self) -> LogServices:
-        services = LogServices(self.fs, self.clock, FilePool(self.pool_limit), random.Random(1))
-        services.failed = lambda log_dir, _error: self.failures.append(log_dir)
-        return services
-
     def loader(self) -> LogLoader:
-        return LogLoader(TP, self.path, self.root, self.config, self.services())
+        services = LogServices(self.fs, self.clock, FilePool(self.pool_limit), random.Random(1))
+        return LogLoader(TP, self.path, self.root, self.config, services, InlineOwner(self.fs, self.failures))
 
     def create(self) -> Log:
         os.mkdir(self.path)

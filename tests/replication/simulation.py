@@ -31,6 +31,7 @@ from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.isr import IsrStore
 from kafkalite.zk.zk_client import ConnectionLostError, SessionState
 from kafkalite.zk.znodes import topics as znodes
+from tests.log.support import InlineOwner
 
 TOPIC_ID = uuid.UUID("11111111-2222-3333-4444-555555555555")
 TP = TopicPartition("t", 0)
@@ -85,7 +86,7 @@ class Logs:
     def _make(self, tp: TopicPartition, log_dir: str, name: str, config: Any) -> Log:
         path = f"{log_dir}/{name}"
         Path(path).mkdir()
-        return LogLoader(tp, path, log_dir, config, self.services).create()
+        return LogLoader(tp, path, log_dir, config, self.services, InlineOwner(self.services.fs)).create()
 
     def _replaced(self, gone: Log, current: Log) -> None:
         assert gone is not current

@@ -115,7 +115,7 @@ def test_partitions_leave_and_come_back_to_a_session(cluster: SimCluster) -> Non
     assert [cluster[n].values(other) for n in (2, 3)] == [["x"]] * 2
 
 
-# trap: kafkalite/log/cutting.py: Records were deleted up to the middle of a batch: the leader sends the whole batch,
+# trap: kafkalite/log/log.py: Records were deleted up to the middle of a batch: the leader sends the whole batch,
 # and a new replica refuses it.
 def test_a_new_replica_where_records_were_deleted_up_to_the_middle_of_a_batch(tmp_path: Path) -> None:
     """The leader sends the whole batch, which begins below its log start."""

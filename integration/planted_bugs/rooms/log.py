@@ -62,10 +62,10 @@ BUGS: Final = (
     PlantedBug(
         "checkpoint-above-the-cut",
         _ROOM,
-        "log/cutting.py",
+        "log/log.py",
         "            # Checkpoints first: on a full disk the log is still whole, and the truncation can be "
         "tried again.\n"
-        "            self._guard_soft(self._services.cutting, self, offset, offset)\n",
+        "            self._storage.attempt(self._owner.before_truncation, self, offset, offset)\n",
         "",
         "truncation lowers the recovery point on the disk",
         "truncated, appended to, then lost power",
@@ -91,7 +91,7 @@ BUGS: Final = (
     PlantedBug(
         "truncation-keeps-epochs",
         _ROOM,
-        "log/cutting.py",
+        "log/log.py",
         "        self._ends_at(offset)\n        self.epochs.truncate_from_end(offset)\n",
         "        self._ends_at(offset)\n",
         "truncation forgets the leader epochs that it cuts",
@@ -100,7 +100,7 @@ BUGS: Final = (
     PlantedBug(
         "followers-forget-producers",
         _ROOM,
-        "log/appending.py",
+        "log/log.py",
         "staged = self.producer_state.stage(placed, records, from_client=False, checks=False) if placed else None",
         "staged = None",
         "followers know the producers, so that a new leader recognises what is sent again",
@@ -109,7 +109,7 @@ BUGS: Final = (
     PlantedBug(
         "truncation-keeps-producers",
         _ROOM,
-        "log/cutting.py",
+        "log/log.py",
         "        rebuild_producers(\n"
         "            segments,\n"
         "            self.producer_state,\n"
@@ -186,7 +186,7 @@ BUGS: Final = (
     PlantedBug(
         "flush-over-a-cut",
         _ROOM,
-        "log/base.py",
+        "log/log.py",
         "        if self._cuts == work.cuts:\n",
         "        if work.end >= 0:\n",
         "a flush that began before a truncation does not count for what was written after it",

@@ -84,7 +84,7 @@ BUGS: Final = (
     PlantedBug(
         "followers-miss-aborts",
         _ROOM,
-        "log/appending.py",
+        "log/log.py",
         "            for header in headers:\n                if header.leader_epoch != self.epochs.latest_epoch:\n"
         "                    self.assign_epoch_start(header.leader_epoch, header.base_offset)\n"
         "        if staged is not None:\n            self._commit(staged)\n",

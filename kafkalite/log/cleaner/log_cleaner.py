@@ -297,7 +297,7 @@ class LogCleaner:
             if place.log is not None and place.log.topic_partition == topic_partition and place.worker is not None:
                 place.worker.send(Abort(place.job))
 
-    def cutting(self, cut: Log, offset: int) -> None:
+    def before_truncation(self, cut: Log, offset: int) -> None:
         """The log is about to lose what lies at and above ``offset``."""
         topic_partition = cut.topic_partition
         if offset < cut.segments.active.base_offset:

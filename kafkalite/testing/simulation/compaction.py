@@ -17,7 +17,7 @@ from unittest.mock import patch
 from kafkalite.log.cleaner import log_cleaner
 from kafkalite.log.cleaner.job import CleanerConfig, CleanJob
 from kafkalite.log.cleaner.plan import LogToClean, make_job
-from kafkalite.log.log import Log
+from kafkalite.log.log import Log, LogOwner
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_segment import LogSegment
@@ -221,7 +221,7 @@ def checked_compactions(tell: Callable[[str], object]) -> Iterator[None]:
     with each fault."""
     compactions = Compactions(tell)
     replace, load = Log.replace_segments, LogDir.load
-    cutting, removed = log_cleaner.LogCleaner.cutting, log_cleaner.LogCleaner.removed
+    truncation, removed = log_cleaner.LogCleaner.before_truncation, log_cleaner.LogCleaner.removed
 
     def checked_job(chosen: LogToClean, number: int, now_ms: int, config: CleanerConfig) -> CleanJob:
         compactions.begun(chosen.log, now_ms)
@@ -232,15 +232,17 @@ def checked_compactions(tell: Callable[[str], object]) -> Iterator[None]:
     ) -> None:
         compactions.swap(self, size, replaces, lambda: replace(self, base_offset, size, suffixes, replaces))
 
-    def checked_load(self: LogDir, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
-        logs = load(self, config_of, services)
+    def checked_load(
+        self: LogDir, config_of: Callable[[str], LogConfig], services: LogServices, owner: LogOwner
+    ) -> list[Log]:
+        logs = load(self, config_of, services, owner)
         for loaded in logs:
             compactions.loaded(loaded)
         return logs
 
-    def checked_cutting(self: log_cleaner.LogCleaner, cut: Log, offset: int) -> None:
+    def checked_truncation(self: log_cleaner.LogCleaner, cut: Log, offset: int) -> None:
         compactions.cut(cut, offset)
-        cutting(self, cut, offset)
+        truncation(self, cut, offset)
 
     def checked_removed(self: log_cleaner.LogCleaner, gone: Log) -> None:
         compactions.removed(gone)
@@ -250,6 +252,6 @@ def checked_compactions(tell: Callable[[str], object]) -> Iterator[None]:
         patch.object(log_cleaner, "make_job", checked_job),
         patch.object(Log, "replace_segments", checked_replace),
         patch.object(LogDir, "load", checked_load),
-        patch.multiple(log_cleaner.LogCleaner, cutting=checked_cutting, removed=checked_removed),
+        patch.multiple(log_cleaner.LogCleaner, before_truncation=checked_truncation, removed=checked_removed),
     ):
         yield

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from kafkalite.log.file_system import FilePool, FileSystem
 from kafkalite.log.flushing import FlushWork
-from kafkalite.log.log import Log
+from kafkalite.log.log import Log, LogOwner
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_dir import LogDir
 from kafkalite.log.log_segment import LogSegment
@@ -62,8 +62,10 @@ def checked_logs(tell: Callable[[str], object], durability: Durability) -> Itera
     """Within, every log that is loaded, truncated or flushed is checked; ``tell`` is called with each fault."""
     load, truncate_to, flushed = LogDir.load, Log.truncate_to, Log.flushed
 
-    def checked_load(self: LogDir, config_of: Callable[[str], LogConfig], services: LogServices) -> list[Log]:
-        logs = load(self, config_of, services)
+    def checked_load(
+        self: LogDir, config_of: Callable[[str], LogConfig], services: LogServices, owner: LogOwner
+    ) -> list[Log]:
+        logs = load(self, config_of, services, owner)
         durability.began(self)
         for loaded in logs:
             durability.loaded(loaded)

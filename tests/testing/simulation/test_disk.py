@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.file_system import FilePool
+from kafkalite.log.file_system import FilePool, FileSystem
+from kafkalite.log.log import Log
 from kafkalite.log.log_config import LogConfig
 from kafkalite.log.log_loader import LogLoader
 from kafkalite.log.services import LogServices
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.simulation.disk import DiskMount, SimDisk
 from kafkalite.testing.simulation.loaded_log import check_loaded_log
-from tests.log.support import NOW, batch, marker
+from tests.log.support import NOW, LazyOwner, batch, marker
 
 TP = TopicPartition("t", 0)
 
@@ -263,6 +264,18 @@ def test_one_seed_is_one_outcome(tmp_path: Path) -> None:
 # -- a log on it
 
 
+class CheckpointOwner(LazyOwner):
+    """Lowers the checkpoints of its machine before a truncation."""
+
+    def __init__(self, fs: FileSystem, machine: Machine) -> None:
+        super().__init__(fs)
+        self._machine = machine
+
+    def before_truncation(self, log: Log, first: int, end: int) -> None:  # noqa: ARG002
+        self._machine.checkpoint = min(self._machine.checkpoint, end)
+        self._machine.start = min(self._machine.start, end)
+
+
 class Machine:
     """A disk with one log, and the model of what must be in it.
 
@@ -292,13 +305,7 @@ class Machine:
 
     def _loader(self) -> LogLoader:
         self.services = LogServices(self.fs, self.clock, FilePool(8), random.Random(1))
-        self.services.flush_later = lambda _log: None
-        self.services.cutting = self._cutting
-        return LogLoader(TP, self.folder, self.path, self.config, self.services)
-
-    def _cutting(self, _log: object, _first: int, end: int) -> None:
-        self.checkpoint = min(self.checkpoint, end)
-        self.start = min(self.start, end)
+        return LogLoader(TP, self.folder, self.path, self.config, self.services, CheckpointOwner(self.fs, self))
 
     def _opened(self) -> None:
         for index in range(len(self.sequences)):

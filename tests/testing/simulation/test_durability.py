@@ -20,7 +20,7 @@ from kafkalite.log.services import LogServices
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.simulation.disk import SimDisk
 from kafkalite.testing.simulation.durability import Durability
-from tests.log.support import NOW, batch
+from tests.log.support import NOW, LazyOwner, batch
 
 TP = TopicPartition("t", 0)
 
@@ -36,8 +36,8 @@ class Machine:
         self.fs.make_dirs(path)
         self.fs.make_dir(f"{path}/t-0")
         services = LogServices(self.fs, clock, FilePool(8), random.Random(1))
-        services.flush_later = lambda _log: None
-        self.log: Log = LogLoader(TP, f"{path}/t-0", path, LogConfig(index_interval_bytes=0), services).create()
+        config = LogConfig(index_interval_bytes=0)
+        self.log: Log = LogLoader(TP, f"{path}/t-0", path, config, services, LazyOwner(self.fs)).create()
         self.told: list[str] = []
         self.durability = Durability({path: self.disk}, self.told.append)
         self.append(3)

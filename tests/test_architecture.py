@@ -107,3 +107,12 @@ def test_every_module_says_what_it_answers_to(module: str) -> None:
 def test_nothing_blocks_the_reactor_by_design(module: str) -> None:
     """kazoo's recipes block; Twisted's framing copies what it has of a frame with every read."""
     assert not UNWANTED.search((ROOT / module).read_text())
+
+
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_paths_in_a_document_exist(document: str) -> None:
+    """A path is what stands in backticks and begins with a folder of the repository."""
+    text = (ROOT / document).read_text().partition("\n## Names that changed")[0]
+    paths = re.findall(r"`((?:kafkalite|tests|integration|docs|zk_schema)(?:/[\w./]+)?)`", text)
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []

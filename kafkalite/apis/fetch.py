@@ -22,7 +22,7 @@ from kafkalite.protocol.fetch import (
     decode_fetch,
     encode_fetch_response,
 )
-from kafkalite.replication.results import FetchParams
+from kafkalite.replication.delayed_operations import FetchParams
 
 if TYPE_CHECKING:
     from kafkalite.replication.results import FetchResult

@@ -22,7 +22,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import FetchPartition
-from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.replication.delayed_operations import FetchWatch
 from kafkalite.replication.replica_manager import ReplicaManager
 
 INITIAL_EPOCH: Final = 0

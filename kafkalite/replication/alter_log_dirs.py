@@ -78,7 +78,7 @@ class AlterLogDirs:
         partition = self._replicas.partitions.get(tp)
         if partition is not None and partition.role is Role.OFFLINE:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"{tp} is offline")
-        if partition is None or partition.log is None:
+        if partition is None:
             self._futures.preferred[tp] = log_dir
             absence = self._replicas.absence(tp)
             # Kafka kept the error that the first version of this request had.
@@ -100,7 +100,7 @@ class AlterLogDirs:
         """Partitions were taken over: go on with the moves of those that have a copy."""
         for tp, future in list(self._futures.logs.items()):
             partition = self._replicas.partitions.get(tp)
-            if partition is None or partition.log is None or tp in self._moves:
+            if partition is None or tp in self._moves:
                 continue
             if partition.log.log_dir == future.log_dir:
                 self._futures.drop(tp)
@@ -147,7 +147,7 @@ class AlterLogDirs:
     def _moving(self, tp: TopicPartition) -> Partition | None:
         """The partition, where it still has a log and a copy of it."""
         partition = self._replicas.partitions.get(tp)
-        if partition is None or partition.log is None or partition.log is not self._logs.get(tp):
+        if partition is None or partition.log is not self._logs.get(tp):
             return None
         return partition if tp in self._futures.logs else None
 

@@ -1,35 +1,32 @@
 """Requests that wait for replication.
 
-Answers to: ``kafka.server.{DelayedProduce,DelayedFetch,DelayedDeleteRecords}``. Deterministic.
+Answers to: ``kafka.server.{DelayedProduce,DelayedFetch,DelayedDeleteRecords,ActionQueue,FetchParams}``, and the scan of
+``kafka.server.FetchSession.partitionMap``, which costs Kafka O(partitions of the session) for every request; here a
+fetch costs O(partitions with news). Deterministic.
 
-The purgatory only keeps their time. What they wait for finds them directly: a produce stands in its partitions'
-queues in the order of offsets, so that a new high watermark pops exactly those that it satisfies; a fetch is found by
-its watch.
+The purgatory only keeps their time, because the partition finds what waits for it directly: a produce stands in its
+partitions' queues in the order of offsets, so that a new high watermark pops exactly those that it satisfies; a fetch
+is found by its watch. A change of a partition returns what it completed (:class:`Completed`), and :func:`complete` runs
+that last, because an answer must not be sent in the middle of a change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
-from kafkalite.common.errors import ErrorCode
 from kafkalite.common.purgatory import DelayedOperation
 from kafkalite.common.types import TopicPartition
-from kafkalite.replication.fetch_watch import FetchWatch
-from kafkalite.replication.partition import Partition
-from kafkalite.replication.results import DeleteRecordsResult, FetchParams, FetchResult, ProduceResult
-
-if TYPE_CHECKING:
-    from kafkalite.protocol.fetch import FetchPartition
-    from kafkalite.replication.fetch_reader import FetchReader
-
-_NONE = ErrorCode.NONE
+from kafkalite.protocol.fetch import FetchPartition
+from kafkalite.replication.replication_quotas import ReplicationQuotaManager
+from kafkalite.replication.results import READ_UNCOMMITTED, DeleteRecordsResult, FetchResult, ProduceResult
 
 
 class DelayedProduce(DelayedOperation):
     """Waits until all in-sync replicas have what was appended. ``pending`` counts the partitions still waited for.
 
-    Those carry REQUEST_TIMED_OUT until they are acknowledged: whoever runs out of time is answered as it stands.
+    Each of their results says REQUEST_TIMED_OUT until the partition is acknowledged, so that a request whose time runs
+    out is answered with the results as they stand.
     """
 
     __slots__ = ("on_done", "pending", "results")
@@ -53,39 +50,6 @@ class DelayedProduce(DelayedOperation):
             done(results)
 
 
-def acknowledge(partition: Partition, done: list[DelayedOperation]) -> None:
-    """The high watermark moved: settle the produces that it reached; those complete are appended to ``done``."""
-    waits = partition.produce_waits
-    if not waits:
-        return
-    high_watermark = partition.log.high_watermark
-    enough = len(partition.isr.maximal) >= partition.min_in_sync
-    while waits and waits[0][0] <= high_watermark:
-        _, operation, result = waits.popleft()
-        if operation.completed:
-            continue
-        result.error = _NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-        operation.pending -= 1
-        if operation.pending == 0:
-            done.append(operation)
-
-
-def fail_waits(partition: Partition, error: ErrorCode, done: list[DelayedOperation]) -> None:
-    """The partition is led here no longer: whoever waits in it is told ``error``."""
-    while partition.produce_waits:
-        _, operation, result = partition.produce_waits.popleft()
-        if operation.completed:
-            continue
-        result.error = error
-        result.base_offset = -1
-        operation.pending -= 1
-        if operation.pending == 0:
-            done.append(operation)
-    waits, partition.delete_waits = partition.delete_waits, []
-    for _, deletion in waits:
-        deletion.settle(partition.topic_partition, DeleteRecordsResult(-1, error), done)
-
-
 class DelayedDeleteRecords(DelayedOperation):
     """Waits until the log of every live replica starts at the offset asked for, or above."""
 
@@ -105,14 +69,13 @@ class DelayedDeleteRecords(DelayedOperation):
     def is_satisfied(self) -> bool:
         return self.pending == 0
 
-    def settle(self, tp: TopicPartition, result: DeleteRecordsResult, done: list[DelayedOperation]) -> None:
-        """One partition is done."""
+    def finish(self, tp: TopicPartition, result: DeleteRecordsResult) -> bool:
+        """One partition has its result; returns whether it was the last that was waited for."""
         if self.completed:
-            return
+            return False
         self.results[tp] = result
         self.pending -= 1
-        if self.pending == 0:
-            done.append(self)
+        return self.pending == 0
 
     def on_complete(self) -> None:
         done, self.on_done = self.on_done, None
@@ -120,48 +83,106 @@ class DelayedDeleteRecords(DelayedOperation):
             done(self.results)
 
 
-def settle_deletions(partition: Partition, alive: set[int], done: list[DelayedOperation]) -> None:
-    """A replica's log start moved, or a broker died: settle the deletions that this satisfies."""
-    if not partition.delete_waits:
-        return
-    low = partition.low_watermark(alive)
-    waiting = []
-    for wait in partition.delete_waits:
-        offset, operation = wait
-        if offset <= low:
-            operation.settle(partition.topic_partition, DeleteRecordsResult(low, _NONE), done)
-        elif not operation.completed:
-            waiting.append(wait)
-    partition.delete_waits = waiting
+class FetchWatch:
+    """What changed since a fetch session last looked.
 
+    ``partitions`` is the session's own mapping of each ``TopicPartition`` to its current ``FetchPartition``;
+    replication only looks partitions up in it. ``dirty`` holds partitions with news: an append, a new high watermark or
+    log start, a new role. A fetch with this watch looks at the partitions that it names and at the dirty ones, and
+    takes those off; one that answers with an error stays dirty, so that the error is told every time, as Kafka does.
 
-class DelayedFetch(DelayedOperation):
-    """Waits until ``min_bytes`` can be sent, or something else must be said.
-
-    It keeps what its first look found, and reads again only what its watch says has news.
+    The session's owner calls ``watch`` for each partition that enters the session, ``unwatch`` for each that leaves,
+    and ``unwatch_all`` at the session's end.
     """
 
-    __slots__ = ("_reader", "index", "on_done", "owns_watch", "params", "requests", "results", "size", "watch")
+    __slots__ = ("dirty", "is_follower", "partitions", "waiting")
+
+    def __init__(self, partitions: dict[TopicPartition, FetchPartition], is_follower: bool) -> None:
+        self.partitions = partitions
+        self.is_follower = is_follower
+        self.dirty: dict[TopicPartition, None] = {}
+        self.waiting: DelayedFetch | None = None
+
+
+class FetchParams:
+    """What a Fetch request says for all of its partitions.
+
+    ``replica_id`` is -1 for a consumer. ``only_leader``: refuse to serve from a follower (requests before v11).
+    ``hard_max_bytes``: not even one message above ``max_bytes`` (requests before v3). ``watch`` is the fetch
+    session's; ``None`` for a request without a session.
+    """
+
+    __slots__ = (
+        "hard_max_bytes",
+        "isolation",
+        "max_bytes",
+        "max_wait_ms",
+        "min_bytes",
+        "only_leader",
+        "rack",
+        "replica_epoch",
+        "replica_id",
+        "watch",
+    )
 
     def __init__(
         self,
-        reader: FetchReader,
+        replica_id: int = -1,
+        replica_epoch: int = -1,
+        max_wait_ms: int = 500,
+        min_bytes: int = 1,
+        max_bytes: int = 0x7FFFFFFF,
+        isolation: int = READ_UNCOMMITTED,
+        rack: str = "",
+        *,
+        only_leader: bool = False,
+        hard_max_bytes: bool = False,
+        watch: FetchWatch | None = None,
+    ) -> None:
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation = isolation
+        self.rack = rack
+        self.only_leader = only_leader
+        self.hard_max_bytes = hard_max_bytes
+        self.watch = watch
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits until ``min_bytes`` can be sent, or there is an error to answer with.
+
+    It keeps what its first look found. ``refresh`` reads again what the watch says has news, and returns whether to
+    answer at once.
+    """
+
+    __slots__ = ("_quota", "_refresh", "index", "on_done", "params", "results", "size", "watch")
+
+    def __init__(
+        self,
         params: FetchParams,
-        requests: list[FetchPartition],
         results: list[FetchResult],
         watch: FetchWatch,
+        refresh: Callable[[DelayedFetch], bool],
+        quota: ReplicationQuotaManager,
         on_done: Callable[[list[FetchResult]], object],
     ) -> None:
         super().__init__(params.max_wait_ms / 1000)
-        self._reader = reader
         self.params = params
-        self.requests = requests
         self.results = results
         self.size = sum(result.size for result in results)
         self.index = {result.topic_partition: position for position, result in enumerate(results)}
         self.watch = watch
-        self.owns_watch = params.watch is None
+        self._refresh = refresh
+        self._quota = quota
         self.on_done: Callable[[list[FetchResult]], object] | None = on_done
+
+    @property
+    def owns_watch(self) -> bool:
+        """Whether the watch ends with this fetch, because the request has no session."""
+        return self.params.watch is None
 
     def is_satisfied(self) -> bool:
         return False
@@ -170,21 +191,42 @@ class DelayedFetch(DelayedOperation):
         """The watch is dirty: complete where this gives enough bytes or an error."""
         if self.completed:
             return
-        # What has news for some is behind an open transaction for readers of committed records, or held back by a
-        # quota from a follower that is out of sync.
-        if self.params.min_bytes > 1 or self.params.isolation or self._reader.holds_back(self.results):
-            if self._reader.refresh(self) or self.size >= self.params.min_bytes:
+        # What is news to one reader may be behind an open transaction for readers of committed records, or held back by
+        # a quota from a follower that is out of sync.
+        if self.params.min_bytes > 1 or self.params.isolation or self._is_held_back():
+            if self._refresh(self) or self.size >= self.params.min_bytes:
                 self.complete()
             return
         self.complete()
 
+    def _is_held_back(self) -> bool:
+        return self._quota.limited and any(result.throttled for result in self.results)
+
     def on_complete(self) -> None:
-        self._reader.refresh(self)
+        self._refresh(self)
         self.watch.waiting = None
-        if self.owns_watch:
-            self._reader.release(self.watch)
         done, results = self.on_done, self.results
-        self.on_done, self.results, self.requests = None, [], []
+        self.on_done, self.results = None, []
         if done is not None:
-            self._reader.sent(self.params, results)
             done(results)
+
+
+class Completed(NamedTuple):
+    """What a change of a partition completed: ``operations`` are satisfied, the watches of ``fetches`` have news."""
+
+    operations: list[DelayedOperation]
+    fetches: list[DelayedFetch]
+
+
+def complete(changes: Iterable[Completed]) -> None:
+    """Complete what waited for ``changes``: first the producers, then the readers.
+
+    To be called last, when all state is consistent, because the answers may lead to new requests at once.
+    """
+    changes = list(changes)
+    for operations, _ in changes:
+        for operation in operations:
+            operation.complete()
+    for _, fetches in changes:
+        for fetch in fetches:
+            fetch.news()

@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
-from kafkalite.replication.delayed_operations import DelayedFetch, settle_deletions
-from kafkalite.replication.effects import Effects
-from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.log.log import Log
+from kafkalite.protocol.fetch import FetchPartition
+from kafkalite.replication.delayed_operations import Completed, DelayedFetch, FetchParams, FetchWatch, complete
 from kafkalite.replication.follower_state import FollowerState
 from kafkalite.replication.isr_updates import IsrUpdates
-from kafkalite.replication.partition import HIGH_WATERMARK, LOG_START, MAY_EXPAND, Partition, Role
+from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.partition_table import PartitionTable
+from kafkalite.replication.ports import LogStore
+from kafkalite.replication.replica_selector import ReplicaSelector
 from kafkalite.replication.replication_quotas import ReplicationQuotaManager, is_throttled
-from kafkalite.replication.results import FetchParams, FetchResult
-
-if TYPE_CHECKING:
-    from kafkalite.protocol.fetch import FetchPartition
-    from kafkalite.replication.partition_table import PartitionTable
-    from kafkalite.replication.ports import LogStore, ReplicaLog
-    from kafkalite.replication.replica_selector import ReplicaSelector
+from kafkalite.replication.results import FetchResult
 
 log = logging.getLogger(__name__)
 
@@ -53,9 +49,16 @@ class FetchReader:
         self._monotonic = monotonic
 
     def look(
-        self, params: FetchParams, requests: list[FetchPartition], results: list[FetchResult], effects: Effects
+        self,
+        params: FetchParams,
+        requests: list[FetchPartition],
+        results: list[FetchResult],
+        changes: list[Completed],
     ) -> tuple[int, bool]:
-        """Append a result for each of ``requests``; returns the bytes found and whether to answer at once."""
+        """Append a result for each of ``requests``; returns the bytes found and whether to answer at once.
+
+        What a follower's fetch completed is appended to ``changes``.
+        """
         limit = params.max_bytes
         need_one = not params.hard_max_bytes
         size = 0
@@ -67,7 +70,7 @@ class FetchReader:
                 results.append(self._absent(request, params.watch))
                 urgent = True
                 continue
-            result = self._read(partition, request, params, limit, need_one, effects)
+            result = self._read(partition, request, params, limit, need_one, changes)
             found = result.size
             if found:
                 size += found
@@ -97,11 +100,11 @@ class FetchReader:
         params: FetchParams,
         limit: int,
         need_one: bool,
-        effects: Effects,
+        changes: list[Completed],
     ) -> FetchResult:
         tp = partition.topic_partition
         try:
-            result = self._read_or_raise(partition, request, params, limit, need_one, effects)
+            result = self._read_or_raise(partition, request, params, limit, need_one, changes)
         except ApiError as error:
             result = self._refused(partition, error)
         except LogDirFailure as failure:
@@ -127,7 +130,7 @@ class FetchReader:
         params: FetchParams,
         limit: int,
         need_one: bool,
-        effects: Effects,
+        changes: list[Completed],
     ) -> FetchResult:
         topic_id = request.topic_id
         hosted_id = partition.state.topic_id
@@ -156,9 +159,11 @@ class FetchReader:
                 result.diverging_epoch = diverging
                 return result
         if follower is not None:
-            changed = partition.follower_fetched(follower, offset, request.log_start_offset, self._monotonic())
-            if changed:
-                self._follower_changed(partition, follower, changed, effects)
+            completed = partition.follower_fetched(follower, offset, request.log_start_offset, self._monotonic())
+            if completed is not None:
+                changes.append(completed)
+            if follower.broker_id not in partition.isr.maximal:
+                self._isr.consider(partition, follower)
             upper = end
         else:
             upper = replica_log.last_stable_offset if params.isolation else replica_log.high_watermark
@@ -187,7 +192,7 @@ class FetchReader:
                 result.aborted = [txn[:2] for txn in replica_log.aborted_transactions(offset, end)]
         return result
 
-    def _result(self, partition: Partition, replica_log: ReplicaLog) -> FetchResult:
+    def _result(self, partition: Partition, replica_log: Log) -> FetchResult:
         return FetchResult(
             partition.topic_partition,
             ErrorCode.NONE,
@@ -206,14 +211,6 @@ class FetchReader:
                 raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "a fetch of the broker's earlier life")
             follower.broker_epoch = params.replica_epoch
         return follower
-
-    def _follower_changed(self, partition: Partition, follower: FollowerState, changed: int, effects: Effects) -> None:
-        if changed & HIGH_WATERMARK:
-            effects.high_watermark(partition)
-        if changed & LOG_START and partition.delete_waits:
-            settle_deletions(partition, self._replicas.alive(partition), effects.done)
-        if changed & MAY_EXPAND:
-            self._isr.consider(partition, follower)
 
     def _refused(self, partition: Partition, error: ApiError) -> FetchResult:
         result = FetchResult(partition.topic_partition, error.code)
@@ -240,10 +237,6 @@ class FetchReader:
     def _is_throttled(self, partition: Partition) -> bool:
         listed = partition.log.config.leader_replication_throttled_replicas
         return is_throttled(listed, partition.topic_partition.partition, self._replicas.broker_id)
-
-    def holds_back(self, results: list[FetchResult]) -> bool:
-        """Whether the quota left records out of one of ``results``."""
-        return self._quota.limited and any(result.throttled for result in results)
 
     def sent(self, params: FetchParams, results: list[FetchResult]) -> None:
         """``results`` are the answer to a fetch: count what a follower is sent of throttled partitions."""
@@ -273,24 +266,27 @@ class FetchReader:
             )
             for tp in watch.partitions:
                 self._replicas.watch(watch, tp)
-        operation = DelayedFetch(self, params, requests, results, watch, on_done)
+
+        def answer(found: list[FetchResult]) -> None:
+            if params.watch is None:
+                self._replicas.unwatch_all(watch)
+            if self._quota.limited:
+                self.sent(params, found)
+            on_done(found)
+
+        operation = DelayedFetch(params, results, watch, self._refresh, self._quota, answer)
         if watch.waiting is not None:
-            # A session has one request under way; whoever sends another has given the first up.
+            # A session has one request under way; a client that sends another has given the first up.
             watch.waiting.complete()
         watch.waiting = operation
         return operation
 
-    def release(self, watch: FetchWatch) -> None:
-        """The wait of a fetch without a session is over."""
-        for tp in watch.partitions:
-            self._replicas.unwatch(watch, tp)
-
-    def refresh(self, operation: DelayedFetch) -> bool:
+    def _refresh(self, operation: DelayedFetch) -> bool:
         """Look again at what has news; returns whether there is something to say at once."""
         watch = operation.watch
         if not watch.dirty:
             return False
-        requests: list[Any] = []
+        requests: list[FetchPartition] = []
         for tp in watch.dirty:
             request = watch.partitions.get(tp)
             if request is not None:
@@ -298,8 +294,8 @@ class FetchReader:
         if operation.owns_watch:
             watch.dirty.clear()
         results: list[FetchResult] = []
-        effects = Effects()
-        found, urgent = self.look(operation.params, requests, results, effects)
+        changes: list[Completed] = []
+        found, urgent = self.look(operation.params, requests, results, changes)
         for result in results:
             position = operation.index.get(result.topic_partition)
             if position is None:
@@ -309,11 +305,12 @@ class FetchReader:
                 operation.size -= operation.results[position].size
                 operation.results[position] = result
         operation.size += found
-        effects.run()
+        if changes:
+            complete(changes)
         return urgent
 
 
-def _diverging_epoch(replica_log: ReplicaLog, request: FetchPartition, end: int) -> tuple[int, int] | None:
+def _diverging_epoch(replica_log: Log, request: FetchPartition, end: int) -> tuple[int, int] | None:
     """Where the fetcher's log and this one part (KIP-595), ``None`` where they agree up to the fetch offset."""
     last = request.last_fetched_epoch
     if last == replica_log.latest_epoch:

@@ -16,23 +16,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.tasks import Future, gather, spawn
 from kafkalite.common.types import TopicPartition
-from kafkalite.replication.effects import Effects
+from kafkalite.replication.delayed_operations import Completed, complete
 from kafkalite.replication.follower_state import FollowerState
-from kafkalite.replication.isr import IsrState, committed
+from kafkalite.replication.isr import IsrState
 from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.partition_table import PartitionTable
 from kafkalite.replication.ports import IsrPort
 from kafkalite.replication.replication_config import ReplicationConfig
 from kafkalite.zk.zk_client import BadVersionError, NoNodeError, SessionExpiredError, ZkError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
-
-if TYPE_CHECKING:
-    from kafkalite.replication.partition_table import PartitionTable
 
 log = logging.getLogger(__name__)
 
@@ -142,7 +139,7 @@ class IsrUpdates:
             self._recheck.cancel()
             self._recheck = None
         candidates, self._candidates = self._candidates, {}
-        effects = Effects()
+        changes: list[Completed] = []
         for tp, replica in candidates:
             partition = self._replicas.partitions.get(tp)
             if partition is None or partition.role is not Role.LEADER:
@@ -153,9 +150,10 @@ class IsrUpdates:
             self.consider(partition, follower)
             if replica in partition.joining and not self._is_eligible(partition, follower):
                 partition.set_joining(replica, False)
-            if partition.advance_high_watermark():
-                effects.high_watermark(partition)
-        effects.run()
+            completed = partition.advance_high_watermark()
+            if completed is not None:
+                changes.append(completed)
+        complete(changes)
 
     # Shrinking
 
@@ -292,17 +290,12 @@ class IsrUpdates:
             spawn(self._settle(partition, pending), f"settling the ISR of {partition.topic_partition}")
 
     def _committed(self, partition: Partition, found: LeaderAndIsr) -> None:
-        partition.state = partition.state.with_(
-            isr=found.isr, zk_version=found.zk_version, unclean_start_epochs=found.unclean_start_epochs
-        )
-        partition.set_isr(committed(found.isr, found.zk_version))
-        effects = Effects()
-        if partition.advance_high_watermark():
-            effects.high_watermark(partition)
+        completed = partition.commit_isr(found)
         for replica, follower in partition.followers.items():
             if replica not in partition.isr.maximal and partition.is_in_sync(follower):
                 self.consider(partition, follower)
-        effects.run()
+        if completed is not None:
+            complete((completed,))
         self.drop_departed((partition,))
 
     def _tell(self, tp: TopicPartition) -> None:

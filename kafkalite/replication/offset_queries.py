@@ -12,11 +12,11 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.purgatory import Purgatory
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
-from kafkalite.replication.delayed_operations import DelayedDeleteRecords, settle_deletions
-from kafkalite.replication.effects import Effects
+from kafkalite.log.log import Log
+from kafkalite.replication.delayed_operations import Completed, DelayedDeleteRecords, complete
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
-from kafkalite.replication.ports import LogStore, ReplicaLog
+from kafkalite.replication.ports import LogStore
 from kafkalite.replication.results import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -63,9 +63,7 @@ class OffsetQueries:
             self._logs.handle_failure(failure.log_dir)
             return OffsetResult(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    def _find(
-        self, partition: Partition, replica_log: ReplicaLog, timestamp: int, isolation: int | None
-    ) -> OffsetResult:
+    def _find(self, partition: Partition, replica_log: Log, timestamp: int, isolation: int | None) -> OffsetResult:
         if isolation is None:
             upper = replica_log.log_end_offset
         elif isolation == READ_COMMITTED:
@@ -130,12 +128,12 @@ class OffsetQueries:
         """Raise the leaders' log starts, and wait until all live replicas did so."""
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         operation = DelayedDeleteRecords(timeout_ms / 1000, results, on_done)
-        effects = Effects()
+        changes: list[Completed] = []
         waiting = []
         for tp, offset in offsets.items():
             try:
                 partition = self._partition(tp)
-                target = self._raise_log_start(partition, offset)
+                changes.append(partition.delete_records(offset, operation))
             except ApiError as error:
                 results[tp] = DeleteRecordsResult(-1, error.code)
                 continue
@@ -143,37 +141,21 @@ class OffsetQueries:
                 self._logs.handle_failure(failure.log_dir)
                 results[tp] = DeleteRecordsResult(-1, ErrorCode.KAFKA_STORAGE_ERROR)
                 continue
-            effects.changed(partition)
             results[tp] = DeleteRecordsResult(-1, ErrorCode.REQUEST_TIMED_OUT)
-            operation.pending += 1
-            partition.delete_waits.append((target, operation))
             waiting.append(partition)
             self._waiting[partition] = None
-        done: list[DelayedDeleteRecords] = []
-        for partition in waiting:
-            settle_deletions(partition, self._replicas.alive(partition), done)  # type: ignore[arg-type]
+        changes += [partition.complete_deletions() for partition in waiting]
         self._purgatory.try_complete_else_watch(operation, ())
-        effects.run()
-
-    def _raise_log_start(self, partition: Partition, offset: int) -> int:
-        replica_log = partition.check_leader()
-        if "delete" not in replica_log.config.cleanup_policy:
-            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{partition.topic_partition} is compacted only")
-        high_watermark = replica_log.high_watermark
-        target = high_watermark if offset == -1 else offset
-        if target < 0 or target > high_watermark:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        replica_log.increment_log_start_offset(target)
-        return target
+        complete(changes)
 
     def brokers_changed(self) -> None:
         """A broker came or went: deletions wait for the live ones only."""
-        effects = Effects()
+        changes: list[Completed] = []
         for partition in list(self._waiting):
-            settle_deletions(partition, self._replicas.alive(partition), effects.done)
-            if not partition.delete_waits:
+            changes.append(partition.complete_deletions())
+            if not partition.has_deletions:
                 del self._waiting[partition]
-        effects.run()
+        complete(changes)
 
     # Log directories
 
@@ -204,7 +186,7 @@ class OffsetQueries:
         return described
 
 
-def _epoch_at(replica_log: ReplicaLog, offset: int, leader_epoch: int) -> int:
+def _epoch_at(replica_log: Log, offset: int, leader_epoch: int) -> int:
     """The leader epoch in which the record at ``offset`` was written, -1 where the log does not know.
 
     The log answers where epochs end, so the epoch at an offset is the oldest whose end lies beyond it.

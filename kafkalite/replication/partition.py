@@ -2,31 +2,31 @@
 
 Answers to: ``kafka.cluster.Partition``. Deterministic.
 
-Methods change the state and *return* what changed; nobody is called back from here. The manager completes what waits
-when all state is consistent. Invariants: log start <= high watermark <= log end; the ISR is part of the replicas.
+Methods change the state and *return* what that completed; the caller completes it when all state is consistent.
+Invariants: log start <= high watermark <= log end; the ISR is part of the replicas.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
 
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.common.purgatory import DelayedOperation
+from kafkalite.log.log import Log
+from kafkalite.log.values import AppendInfo
+from kafkalite.replication.delayed_operations import (
+    Completed,
+    DelayedDeleteRecords,
+    DelayedFetch,
+    DelayedProduce,
+    FetchWatch,
+)
 from kafkalite.replication.follower_state import FollowerState
 from kafkalite.replication.isr import IsrState, committed
-
-if TYPE_CHECKING:
-    from kafkalite.replication.delayed_operations import DelayedDeleteRecords, DelayedProduce
-    from kafkalite.replication.ports import AppendInfo, ReplicaLog
-    from kafkalite.replication.results import ProduceResult
-
-# What a follower's fetch changed.
-HIGH_WATERMARK = 1
-LOG_START = 2
-MAY_EXPAND = 4
+from kafkalite.replication.results import DeleteRecordsResult, ProduceResult
 
 
 class Role(Enum):
@@ -38,6 +38,7 @@ class Role(Enum):
     OFFLINE = "offline"
 
 
+_NONE = ErrorCode.NONE
 _LEADER = Role.LEADER
 _SENT_AGAIN = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
 """Refusals of a leader after which every producer sends the same batch again."""
@@ -45,12 +46,17 @@ _NO_ISR = committed((), -1)
 
 
 class Partition:
-    """A replica that this broker holds. ``state`` is the newest one applied, ``mzxid`` the newest znode seen."""
+    """A replica that this broker holds. ``state`` is the newest one applied.
+
+    ``is_alive`` says of a broker whether it is registered. ``watches`` are those set before the partition came.
+    """
 
     __slots__ = (
+        "_delete_waits",
+        "_is_alive",
+        "_produce_waits",
         "all_caught_up",
         "broker_id",
-        "delete_waits",
         "epoch_start_offset",
         "followers",
         "high_watermark_followers",
@@ -58,20 +64,26 @@ class Partition:
         "joining",
         "leader_epoch",
         "log",
-        "produce_waits",
         "role",
         "state",
         "topic_partition",
         "watches",
     )
 
-    def __init__(self, state: LeaderAndIsr, broker_id: int, watches: list[FetchWatch]) -> None:
+    def __init__(
+        self,
+        state: LeaderAndIsr,
+        broker_id: int,
+        log: Log,
+        is_alive: Callable[[int], bool],
+        watches: list[FetchWatch] | None = None,
+    ) -> None:
         self.topic_partition = state.topic_partition
         self.broker_id = broker_id
         self.state = state
-        self.log: ReplicaLog | Any = None
+        self.log = log
+        self._is_alive = is_alive
         self.role = Role.NONE
-        # Whether this broker has itself read the partition's state: only then does its absence mean a deletion.
         self.leader_epoch = -1
         self.epoch_start_offset = -1
         self.followers: dict[int, FollowerState] = {}
@@ -82,16 +94,14 @@ class Partition:
         self.high_watermark_followers: tuple[FollowerState, ...] = ()
         # Whether every follower had all of the log at the last look; spares the hot path a clock and a loop.
         self.all_caught_up = False
-        self.watches = watches
-        self.produce_waits: deque[tuple[int, DelayedProduce, ProduceResult]] = deque()
-        self.delete_waits: list[tuple[int, DelayedDeleteRecords]] = []
+        self.watches: list[FetchWatch] = [] if watches is None else watches
+        self._produce_waits: deque[tuple[int, DelayedProduce, ProduceResult]] = deque()
+        self._delete_waits: list[tuple[int, DelayedDeleteRecords]] = []
 
     # Roles
 
-    def make_leader(self, state: LeaderAndIsr, now: float) -> bool:
-        """Lead by ``state``; returns whether that is a new leadership. The caller makes sure that ``state`` is not
-        older.
-        """
+    def make_leader(self, state: LeaderAndIsr, now: float) -> Completed:
+        """Lead by ``state``. The caller makes sure that ``state`` is not older than the one applied."""
         is_new = self.role is not _LEADER or state.leader_epoch != self.leader_epoch
         self.state = state
         followers = {
@@ -113,10 +123,14 @@ class Partition:
             self.set_isr(committed(state.isr, state.zk_version))
         else:
             self.set_isr(self.isr)
-        return is_new
+        fetches = self._mark_all() if is_new else []
+        advanced = self.advance_high_watermark()
+        if advanced is None:
+            return Completed([], fetches)
+        return Completed(advanced.operations, fetches + advanced.fetches)
 
-    def make_follower(self, state: LeaderAndIsr) -> bool:
-        """Follow by ``state`` (or wait for a leader); returns whether the fetcher must start anew."""
+    def make_follower(self, state: LeaderAndIsr) -> Completed | None:
+        """Follow by ``state`` (or wait for a leader); ``None`` where the partition follows that leader already."""
         changed = (
             self.role is not Role.FOLLOWER
             or state.leader_epoch != self.leader_epoch
@@ -125,11 +139,14 @@ class Partition:
         self.state = state
         self.leader_epoch = state.leader_epoch
         self._leave(Role.FOLLOWER)
-        return changed
+        if not changed:
+            return None
+        return Completed(self._fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER), self._mark_all())
 
-    def stop(self, role: Role = Role.NONE) -> None:
-        """Neither lead nor follow any more."""
+    def stop(self, role: Role, error: ErrorCode) -> Completed:
+        """Neither lead nor follow any more; requests that wait here are answered with ``error``."""
         self._leave(role)
+        return Completed(self._fail_waits(error), self._mark_all())
 
     def _leave(self, role: Role) -> None:
         self.role = role
@@ -138,6 +155,14 @@ class Partition:
         self.joining.clear()
         self.high_watermark_followers = ()
         self.epoch_start_offset = -1
+
+    def commit_isr(self, found: LeaderAndIsr) -> Completed | None:
+        """ZooKeeper has the ISR of ``found``."""
+        self.state = self.state.with_(
+            isr=found.isr, zk_version=found.zk_version, unclean_start_epochs=found.unclean_start_epochs
+        )
+        self.set_isr(committed(found.isr, found.zk_version))
+        return self.advance_high_watermark()
 
     def set_isr(self, isr: IsrState) -> None:
         """Take over a step of the ISR's state machine."""
@@ -160,7 +185,7 @@ class Partition:
 
     # The leader's side
 
-    def check_leader(self, current_leader_epoch: int = -1) -> ReplicaLog:
+    def check_leader(self, current_leader_epoch: int = -1) -> Log:
         """The log, where this broker leads in that epoch (-1: any). Raises :class:`ApiError` otherwise."""
         if self.role is not _LEADER:
             if self.role is Role.OFFLINE:
@@ -169,7 +194,7 @@ class Partition:
         self.check_epoch(current_leader_epoch)
         return self.log
 
-    def check_local(self, current_leader_epoch: int = -1) -> ReplicaLog:
+    def check_local(self, current_leader_epoch: int = -1) -> Log:
         """The log, where this broker leads or follows."""
         if self.role is not _LEADER and self.role is not Role.FOLLOWER:
             return self.check_leader()
@@ -187,13 +212,16 @@ class Partition:
     @property
     def min_in_sync(self) -> int:
         """``min.insync.replicas``, or the number of replicas where that is smaller."""
-        wanted: int = self.log.config.min_insync_replicas
-        return min(wanted, len(self.followers) + 1)
+        return min(self.log.config.min_insync_replicas, len(self.followers) + 1)
 
-    def append_as_leader(self, records: memoryview, acks: int, now_ms: int, from_client: bool) -> AppendInfo:
+    def append_as_leader(
+        self, records: memoryview, acks: int, now_ms: int, from_client: bool, monotonic: Callable[[], float]
+    ) -> tuple[AppendInfo, Completed | None]:
         """Append where this broker leads. Raises :class:`ApiError`."""
         if self.role is not _LEADER:
             self.check_leader()
+        log = self.log
+        old_end = log.log_end_offset
         try:
             if acks == -1 and len(self.isr.committed) < self.min_in_sync:
                 raise ApiError(
@@ -201,16 +229,30 @@ class Partition:
                     f"{self.topic_partition} has {len(self.isr.committed)} in-sync replicas of {self.min_in_sync} "
                     "required",
                 )
-            info: AppendInfo = self.log.append_as_leader(
-                records, self.leader_epoch, now_ms, from_client=from_client, required_acks=acks
-            )
+            info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client, required_acks=acks)
         except ApiError as error:
             if error.code in _SENT_AGAIN:
-                self.log.note_refusal(records)
+                log.note_refusal(records)
             raise
-        return info
+        if log.log_end_offset == old_end:
+            return info, None
+        if self.all_caught_up and self.followers:
+            self._fell_behind(old_end, monotonic())
+        fetches: list[DelayedFetch] = []
+        for watch in self.watches:
+            if watch.is_follower:
+                watch.dirty[self.topic_partition] = None
+                if watch.waiting is not None:
+                    fetches.append(watch.waiting)
+        if not self.high_watermark_followers:
+            # No follower counts: what is in this log is committed.
+            log.update_high_watermark(log.log_end_offset)
+            if self.watches or self._produce_waits:
+                acknowledged = self._acknowledge()
+                return info, Completed(acknowledged.operations, fetches + acknowledged.fetches)
+        return info, Completed([], fetches) if fetches else None
 
-    def fell_behind(self, old_end: int, now: float) -> None:
+    def _fell_behind(self, old_end: int, now: float) -> None:
         """The log grew from ``old_end``: followers that had all of it count as caught up until now.
 
         An idle partition's follower fetches nothing for hours and must not look slow at the next append.
@@ -220,35 +262,49 @@ class Partition:
             if follower.log_end_offset >= old_end and follower.last_caught_up < now:
                 follower.last_caught_up = now
 
-    def advance_high_watermark(self) -> bool:
-        """Raise the high watermark to what the maximal ISR has; returns whether it moved."""
+    def await_replication(self, offset: int, operation: DelayedProduce, result: ProduceResult) -> None:
+        """``operation`` waits until the high watermark reaches ``offset``; ``result`` says so until then."""
+        result.error = ErrorCode.REQUEST_TIMED_OUT
+        operation.pending += 1
+        self._produce_waits.append((offset, operation, result))
+
+    def advance_high_watermark(self) -> Completed | None:
+        """Raise the high watermark to what the maximal ISR has; ``None`` where it stays, or nothing waits for it."""
         log = self.log
         end: int = log.log_end_offset
         for follower in self.high_watermark_followers:
             end = min(end, follower.log_end_offset)
-        if end > log.high_watermark:
-            log.update_high_watermark(end)
-            return True
-        return False
+        if end <= log.high_watermark:
+            return None
+        log.update_high_watermark(end)
+        return self._acknowledge() if self.watches or self._produce_waits else None
 
-    def follower_fetched(self, follower: FollowerState, offset: int, log_start: int, now: float) -> int:
-        """A follower has everything below ``offset``; returns which of HIGH_WATERMARK, LOG_START, MAY_EXPAND it
-        changed.
-        """
-        end: int = self.log.log_end_offset
-        changed = 0
-        if log_start != follower.log_start_offset:
-            changed = LOG_START
+    def follow_high_watermark(self, leaders: int) -> Completed | None:
+        """The leader told its high watermark; ours is that, as far as our log reaches."""
+        log = self.log
+        high_watermark = min(leaders, log.log_end_offset)
+        if high_watermark <= log.high_watermark:
+            return None
+        log.update_high_watermark(high_watermark)
+        return self._acknowledge() if self.watches else None
+
+    def follower_fetched(self, follower: FollowerState, offset: int, log_start: int, now: float) -> Completed | None:
+        """A follower has everything below ``offset``, and its log starts at ``log_start``."""
+        end = self.log.log_end_offset
+        log_start_moved = log_start != follower.log_start_offset
         moved = offset != follower.log_end_offset
         follower.fetched(offset, log_start, end, now)
+        completed: Completed | None = None
         if moved:
-            if self.advance_high_watermark():
-                changed |= HIGH_WATERMARK
+            completed = self.advance_high_watermark()
             if offset == end and not self.all_caught_up:
                 self.all_caught_up = all(other.log_end_offset >= end for other in self.followers.values())
-        if follower.broker_id not in self.isr.maximal:
-            changed |= MAY_EXPAND
-        return changed
+        if log_start_moved and self._delete_waits:
+            deletions = self.complete_deletions()
+            if completed is None:
+                return deletions
+            completed.operations.extend(deletions.operations)
+        return completed
 
     def is_in_sync(self, follower: FollowerState) -> bool:
         """Whether that follower's log reaches the high watermark and this leader's epoch."""
@@ -268,10 +324,104 @@ class Partition:
             and now - follower.last_caught_up > max_lag
         )
 
-    def low_watermark(self, alive: set[int]) -> int:
+    @property
+    def low_watermark(self) -> int:
         """The lowest log start of all live replicas, -1 while one of them is not known."""
-        start: int = self.log.log_start_offset
+        start = self.log.log_start_offset
         for replica, follower in self.followers.items():
-            if replica in alive:
+            if self._is_alive(replica):
                 start = min(start, follower.log_start_offset)
         return start
+
+    # Requests that wait
+
+    def _acknowledge(self) -> Completed:
+        """The high watermark moved: producers are acknowledged, consumers can read on.
+
+        Followers learn of it with their next answer.
+        """
+        operations: list[DelayedOperation] = []
+        waits = self._produce_waits
+        if waits:
+            high_watermark = self.log.high_watermark
+            enough = len(self.isr.maximal) >= self.min_in_sync
+            while waits and waits[0][0] <= high_watermark:
+                _, operation, result = waits.popleft()
+                if operation.completed:
+                    continue
+                result.error = _NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+                operation.pending -= 1
+                if operation.pending == 0:
+                    operations.append(operation)
+        fetches: list[DelayedFetch] = []
+        for watch in self.watches:
+            watch.dirty[self.topic_partition] = None
+            if not watch.is_follower and watch.waiting is not None:
+                fetches.append(watch.waiting)
+        return Completed(operations, fetches)
+
+    def _mark_all(self) -> list[DelayedFetch]:
+        """The role or the log start changed: every session must look. Returns the fetches that wait."""
+        fetches: list[DelayedFetch] = []
+        for watch in self.watches:
+            watch.dirty[self.topic_partition] = None
+            if watch.waiting is not None:
+                fetches.append(watch.waiting)
+        return fetches
+
+    def _fail_waits(self, error: ErrorCode) -> list[DelayedOperation]:
+        """The partition is led here no longer: requests that wait in it end with ``error``."""
+        operations: list[DelayedOperation] = []
+        while self._produce_waits:
+            _, operation, result = self._produce_waits.popleft()
+            if operation.completed:
+                continue
+            result.error = error
+            result.base_offset = -1
+            operation.pending -= 1
+            if operation.pending == 0:
+                operations.append(operation)
+        waits, self._delete_waits = self._delete_waits, []
+        for _, deletion in waits:
+            if deletion.finish(self.topic_partition, DeleteRecordsResult(-1, error)):
+                operations.append(deletion)
+        return operations
+
+    def delete_records(self, offset: int, operation: DelayedDeleteRecords) -> Completed:
+        """Start the log at ``offset`` (-1: the high watermark); ``operation`` waits until every live replica does so.
+
+        :meth:`complete_deletions` ends the wait where they did. Raises :class:`ApiError`.
+        """
+        log = self.check_leader()
+        if "delete" not in log.config.cleanup_policy:
+            raise ApiError(ErrorCode.POLICY_VIOLATION, f"{self.topic_partition} is compacted only")
+        high_watermark = log.high_watermark
+        target = high_watermark if offset == -1 else offset
+        if target < 0 or target > high_watermark:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        log.increment_log_start_offset(target)
+        operation.pending += 1
+        self._delete_waits.append((target, operation))
+        return Completed([], self._mark_all())
+
+    @property
+    def has_deletions(self) -> bool:
+        """Whether a deletion of records waits for replicas."""
+        return bool(self._delete_waits)
+
+    def complete_deletions(self) -> Completed:
+        """A replica's log start moved, or a broker died: end the deletions that this satisfies."""
+        operations: list[DelayedOperation] = []
+        if not self._delete_waits:
+            return Completed(operations, [])
+        low = self.low_watermark
+        waiting = []
+        for wait in self._delete_waits:
+            offset, operation = wait
+            if offset <= low:
+                if operation.finish(self.topic_partition, DeleteRecordsResult(low, _NONE)):
+                    operations.append(operation)
+            elif not operation.completed:
+                waiting.append(wait)
+        self._delete_waits = waiting
+        return Completed(operations, [])

@@ -8,34 +8,34 @@ from __future__ import annotations
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.log.log import Log
+from kafkalite.replication.delayed_operations import FetchWatch
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.ports import BrokerDirectory
 
 
 class PartitionTable:
-    """``partitions`` may be read freely. A watch may be set before the partition comes and outlives its going."""
+    """``partitions`` may be read freely. A watch may be set before the partition comes, and stays when it goes."""
 
     def __init__(self, broker_id: int, metadata: BrokerDirectory) -> None:
         self.broker_id = broker_id
         self.metadata = metadata
         self.partitions: dict[TopicPartition, Partition] = {}
+        # Of partitions that are not hosted.
         self._watches: dict[TopicPartition, list[FetchWatch]] = {}
 
-    def host(self, state: LeaderAndIsr) -> Partition:
-        """The partition of ``state``, made now where it is not hosted yet."""
+    def host(self, state: LeaderAndIsr, log: Log) -> Partition:
+        """Host the partition of ``state``, whose log is ``log``."""
         tp = state.topic_partition
-        partition = self.partitions.get(tp)
-        if partition is None:
-            partition = Partition(state, self.broker_id, self._watches.setdefault(tp, []))
-            self.partitions[tp] = partition
+        partition = Partition(state, self.broker_id, log, self.metadata.alive, self._watches.pop(tp, []))
+        self.partitions[tp] = partition
         return partition
 
-    def drop(self, tp: TopicPartition) -> Partition | None:
+    def drop(self, tp: TopicPartition) -> None:
         """Host ``tp`` no longer."""
-        if not self._watches.get(tp):
-            self._watches.pop(tp, None)
-        return self.partitions.pop(tp, None)
+        partition = self.partitions.pop(tp, None)
+        if partition is not None and partition.watches:
+            self._watches[tp] = partition.watches
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
         """Why a request for ``tp``, which is not hosted here, is refused; ``ReplicaManager.getPartitionOrError``.
@@ -50,24 +50,26 @@ class PartitionTable:
         """The partitions that this broker leads."""
         return [partition for partition in self.partitions.values() if partition.role is Role.LEADER]
 
-    def alive(self, partition: Partition) -> set[int]:
-        """The live followers of a partition."""
-        return {replica for replica in partition.followers if self.metadata.alive(replica)}
-
     def watch(self, watch: FetchWatch, tp: TopicPartition) -> None:
-        """``watch`` hears of news of ``tp`` from now on."""
-        watches = self._watches.get(tp)
-        if watches is None:
-            self._watches[tp] = [watch]
-            return
+        """``tp`` entered the fetch session of ``watch``: it learns of news of ``tp`` from now on."""
+        partition = self.partitions.get(tp)
+        watches = self._watches.setdefault(tp, []) if partition is None else partition.watches
         if watch not in watches:
             watches.append(watch)
 
     def unwatch(self, watch: FetchWatch, tp: TopicPartition) -> None:
-        """And no longer."""
-        watches = self._watches.get(tp)
-        if watches is not None and watch in watches:
+        """``tp`` left the session of ``watch``."""
+        partition = self.partitions.get(tp)
+        watches = self._watches.get(tp, []) if partition is None else partition.watches
+        if watch in watches:
             watches.remove(watch)
-            if not watches and tp not in self.partitions:
-                del self._watches[tp]
+            if not watches:
+                self._watches.pop(tp, None)
         watch.dirty.pop(tp, None)
+
+    def unwatch_all(self, watch: FetchWatch) -> None:
+        """The session of ``watch`` is over; a fetch that waits in it is answered."""
+        if watch.waiting is not None:
+            watch.waiting.complete()
+        for tp in list(watch.partitions):
+            self.unwatch(watch, tp)

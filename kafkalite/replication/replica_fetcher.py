@@ -17,7 +17,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
-from kafkalite.replication.effects import Effects
+from kafkalite.replication.delayed_operations import Completed, complete
 from kafkalite.replication.follower_session import FollowerSession, PartitionFetch
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.replication_config import ReplicationConfig
@@ -145,17 +145,18 @@ class ReplicaFetcher:
                 self.kick()
             return
         self._outstanding -= 1
-        effects = Effects()
+        changes: list[Completed] = []
         if generation == self.session.generation and not self._closed:
             try:
-                self._take(response, number, effects)
+                self._take(response, number, changes)
             except Exception:
                 log.exception("an answer of leader %d could not be taken", self.leader)
                 self.session.reset()
                 self._back_off()
         if self._outstanding == 0:
             self.kick()
-        effects.run()
+        if changes:
+            complete(changes)
 
     def _back_off(self) -> None:
         if self._closed or self._retry is not None:
@@ -171,7 +172,7 @@ class ReplicaFetcher:
 
     # Answers
 
-    def _take(self, response: FetchResponse, number: int, effects: Effects) -> None:
+    def _take(self, response: FetchResponse, number: int, changes: list[Completed]) -> None:
         if response.error:
             # By id: the leader does not know the topic yet, or knows another of that name.
             if response.error not in _SESSION_ERRORS:
@@ -191,10 +192,10 @@ class ReplicaFetcher:
             partition = fetch.partition
             if partition.role is not Role.FOLLOWER or partition.leader_epoch != fetch.leader_epoch:
                 continue
-            self._take_partition(partition, fetch, answer, effects)
+            self._take_partition(partition, fetch, answer, changes)
 
     def _take_partition(
-        self, partition: Partition, fetch: PartitionFetch, answer: FetchPartitionResponse, effects: Effects
+        self, partition: Partition, fetch: PartitionFetch, answer: FetchPartitionResponse, changes: list[Completed]
     ) -> None:
         tp = partition.topic_partition
         try:
@@ -203,7 +204,7 @@ class ReplicaFetcher:
             elif answer.diverging_epoch is not None:
                 self._truncate(fetch, *answer.diverging_epoch)
             else:
-                self._append(partition, fetch, answer, effects)
+                self._append(partition, fetch, answer, changes)
         except LogDirFailure as failure:
             self._on_dir_failure(failure.log_dir)
         except Exception as error:
@@ -215,7 +216,7 @@ class ReplicaFetcher:
             self._delay(fetch)
 
     def _append(
-        self, partition: Partition, fetch: PartitionFetch, answer: FetchPartitionResponse, effects: Effects
+        self, partition: Partition, fetch: PartitionFetch, answer: FetchPartitionResponse, changes: list[Completed]
     ) -> None:
         replica_log = partition.log
         records = answer.records
@@ -227,11 +228,9 @@ class ReplicaFetcher:
                 self._quota.record(len(records))
         fetch.in_sync = answer.high_watermark <= fetch.offset
         fetch.attempts = 0
-        high_watermark = min(answer.high_watermark, replica_log.log_end_offset)
-        if high_watermark > replica_log.high_watermark:
-            replica_log.update_high_watermark(high_watermark)
-            if partition.watches:
-                effects.high_watermark(partition)
+        completed = partition.follow_high_watermark(answer.high_watermark)
+        if completed is not None:
+            changes.append(completed)
         # The leader may have deleted records: its log start is ours, but never beyond what we have.
         log_start = min(answer.log_start_offset, replica_log.high_watermark)
         if log_start > replica_log.log_start_offset:

@@ -4,7 +4,7 @@ Answers to: ``kafka.server.ReplicaManager``. Deterministic.
 
 What is long lives elsewhere: taking over states in ``roles``, ending them in ``stopping``, reading in ``reads``, ISR
 changes in ``isr_updates``, following in ``fetcher``, offsets in ``offsets``. Appending is here, the one way in;
-everything that waits is completed last (``effects``).
+everything that waits is completed last.
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ from kafkalite.log.file_system import LogDirFailure
 from kafkalite.record.validation import RecordValidationError
 from kafkalite.replication.alter_log_dirs import AlterLogDirs
 from kafkalite.replication.controller_fence import ControllerFence
-from kafkalite.replication.delayed_operations import DelayedFetch, DelayedProduce
-from kafkalite.replication.effects import Effects
+from kafkalite.replication.delayed_operations import (
+    Completed,
+    DelayedFetch,
+    DelayedProduce,
+    FetchParams,
+    FetchWatch,
+    complete,
+)
 from kafkalite.replication.fetch_reader import FetchReader
-from kafkalite.replication.fetch_watch import FetchWatch
 from kafkalite.replication.isr_updates import IsrUpdates
 from kafkalite.replication.offset_queries import OffsetQueries
 from kafkalite.replication.partition import Partition
@@ -49,7 +54,6 @@ from kafkalite.replication.replication_quotas import ReplicationQuotas
 from kafkalite.replication.results import (
     DeleteRecordsResult,
     EpochEndOffset,
-    FetchParams,
     FetchResult,
     LogDirDescription,
     OffsetResult,
@@ -92,6 +96,7 @@ class ReplicaManager:
         self._logs = logs
         self._clock = clock
         self._time_ms = clock.time_ms
+        self._monotonic = clock.monotonic
         self.replicas = PartitionTable(config.broker_id, metadata)
         self.partitions = self.replicas.partitions
         self._produces = Purgatory("Produce", clock)
@@ -147,49 +152,34 @@ class ReplicaManager:
         now_ms = self._time_ms()
         partitions = self.partitions
         results: list[ProduceResult] = []
-        effects: Effects | None = None
+        changes: list[Completed] = []
         waiting: DelayedProduce | None = None
         for tp, records in entries:
             partition = partitions.get(tp)
             if partition is None:
                 results.append(ProduceResult(tp, self.replicas.absence(tp)))
                 continue
-            replica_log = partition.log
-            old_end = replica_log.log_end_offset
             try:
-                info = partition.append_as_leader(records, required_acks, now_ms, from_client)
+                info, completed = partition.append_as_leader(
+                    records, required_acks, now_ms, from_client, self._monotonic
+                )
             except Exception as error:
                 results.append(self._append_failed(partition, error))
                 continue
             result = ProduceResult(tp, _NONE, info.first_offset, info.log_append_time, info.log_start_offset)
             results.append(result)
-            end = replica_log.log_end_offset
-            if end != old_end:
-                if partition.all_caught_up and partition.followers:
-                    partition.fell_behind(old_end, self._clock.monotonic())
-                if partition.watches:
-                    if effects is None:
-                        effects = Effects()
-                    effects.appended(partition)
-                if not partition.high_watermark_followers:
-                    # No follower counts: what is in this log is committed.
-                    replica_log.update_high_watermark(end)
-                    if partition.watches or partition.produce_waits:
-                        if effects is None:
-                            effects = Effects()
-                        effects.high_watermark(partition)
-            if required_acks == -1 and info.last_offset >= replica_log.high_watermark:
-                result.error = ErrorCode.REQUEST_TIMED_OUT
+            if completed is not None:
+                changes.append(completed)
+            if required_acks == -1 and info.last_offset >= partition.log.high_watermark:
                 if waiting is None:
                     waiting = DelayedProduce(timeout_ms / 1000, results, on_done)
-                waiting.pending += 1
-                partition.produce_waits.append((info.last_offset + 1, waiting, result))
+                partition.await_replication(info.last_offset + 1, waiting, result)
         if waiting is None:
             on_done(results)
         else:
             self._produces.try_complete_else_watch(waiting, ())
-        if effects is not None:
-            effects.run()
+        if changes:
+            complete(changes)
 
     def _append_failed(self, partition: Partition, error: Exception) -> ProduceResult:
         tp = partition.topic_partition
@@ -226,15 +216,16 @@ class ReplicaManager:
                 if request is not None and tp not in named:
                     requests.append(request)
         results: list[FetchResult] = []
-        effects = Effects()
-        size, urgent = self._reader.look(params, requests, results, effects)
+        changes: list[Completed] = []
+        size, urgent = self._reader.look(params, requests, results, changes)
         if urgent or size >= params.min_bytes or params.max_wait_ms <= 0 or not (requests or watch is not None):
             self._reader.sent(params, results)
             on_done(results)
         else:
             waiting = self._reader.wait(params, requests, results, on_done)
             self._fetches.try_complete_else_watch(waiting, ())
-        effects.run()
+        if changes:
+            complete(changes)
         return waiting
 
     def watch(self, watch: FetchWatch, tp: TopicPartition) -> None:
@@ -247,10 +238,7 @@ class ReplicaManager:
 
     def unwatch_all(self, watch: FetchWatch) -> None:
         """The session of ``watch`` is over; a fetch that waits in it is answered."""
-        if watch.waiting is not None:
-            watch.waiting.complete()
-        for tp in list(watch.partitions):
-            self.replicas.unwatch(watch, tp)
+        self.replicas.unwatch_all(watch)
 
     # Offsets
 

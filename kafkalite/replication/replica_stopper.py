@@ -19,7 +19,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
 from kafkalite.replication.controller_fence import UNREGISTERED, ControllerFence, differs
-from kafkalite.replication.effects import Effects
+from kafkalite.replication.delayed_operations import complete
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
 from kafkalite.replication.ports import LogStore
@@ -108,12 +108,9 @@ class ReplicaStopper:
             await self._logs.delete(tp)
 
     def stop(self, partition: Partition, role: Role, error: ErrorCode) -> None:
-        """Neither lead nor follow; whoever waits for the partition is answered with ``error``."""
+        """Neither lead nor follow; requests that wait in the partition are answered with ``error``."""
         self._fetchers.remove(partition.topic_partition)
-        effects = Effects()
-        partition.stop(role)
-        effects.left(partition, error)
-        effects.run()
+        complete((partition.stop(role, error),))
 
     def stop_leading(self) -> None:
         """The session, or the registration, is over: another may have been elected. Followers go on.
@@ -121,17 +118,15 @@ class ReplicaStopper:
         Until the broker is registered anew, everything that is decided about it was meant for the life that ended.
         """
         self._fence.broker_epoch = UNREGISTERED
-        effects = Effects()
-        for partition in self._replicas.leaders():
-            partition.stop()
-            effects.left(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        effects.run()
+        complete(
+            [partition.stop(Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER) for partition in self._replicas.leaders()]
+        )
 
     def directory_failed(self, log_dir: str) -> list[TopicPartition]:
         """The partitions in ``log_dir`` go offline; returns them."""
         failed = []
         for partition in list(self._replicas.partitions.values()):
-            if partition.log is not None and partition.log.log_dir == log_dir and partition.role is not Role.OFFLINE:
+            if partition.log.log_dir == log_dir and partition.role is not Role.OFFLINE:
                 self.stop(partition, Role.OFFLINE, ErrorCode.KAFKA_STORAGE_ERROR)
                 failed.append(partition.topic_partition)
         return failed

@@ -1,19 +1,15 @@
-"""What replication is asked and what it answers, partition by partition.
+"""What replication answers, partition by partition.
 
-Answers to: ``kafka.server.{LogAppendResult,FetchPartitionData}`` and ``FetchParams``. Pure.
+Answers to: ``kafka.server.{LogAppendResult,FetchPartitionData}``. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import FileRegion, TopicPartition
-
-if TYPE_CHECKING:
-    from kafkalite.replication.fetch_watch import FetchWatch
 
 EARLIEST_TIMESTAMP = -2
 LATEST_TIMESTAMP = -1
@@ -107,60 +103,13 @@ class FetchResult:
         self.records = records
         self.size = size
         self.throttled = False
-        self.aborted: list[Any] | None = None
+        self.aborted: list[tuple[int, int]] | None = None
         self.preferred_read_replica = -1
         self.diverging_epoch: tuple[int, int] | None = None
         self.leader_hint: tuple[int, int] | None = None
 
     def __repr__(self) -> str:
         return f"FetchResult({self.topic_partition}, {self.error.name}, hw={self.high_watermark}, size={self.size})"
-
-
-class FetchParams:
-    """What a Fetch request says for all of its partitions.
-
-    ``replica_id`` is -1 for a consumer. ``only_leader``: refuse to serve from a follower (requests before v11).
-    ``hard_max_bytes``: not even one message above ``max_bytes`` (requests before v3). ``watch`` is the fetch
-    session's, see :class:`kafkalite.replication.fetch_watch.FetchWatch`; ``None`` for a request without a session.
-    """
-
-    __slots__ = (
-        "hard_max_bytes",
-        "isolation",
-        "max_bytes",
-        "max_wait_ms",
-        "min_bytes",
-        "only_leader",
-        "rack",
-        "replica_epoch",
-        "replica_id",
-        "watch",
-    )
-
-    def __init__(
-        self,
-        replica_id: int = -1,
-        replica_epoch: int = -1,
-        max_wait_ms: int = 500,
-        min_bytes: int = 1,
-        max_bytes: int = 0x7FFFFFFF,
-        isolation: int = READ_UNCOMMITTED,
-        rack: str = "",
-        *,
-        only_leader: bool = False,
-        hard_max_bytes: bool = False,
-        watch: FetchWatch | None = None,
-    ) -> None:
-        self.replica_id = replica_id
-        self.replica_epoch = replica_epoch
-        self.max_wait_ms = max_wait_ms
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        self.isolation = isolation
-        self.rack = rack
-        self.only_leader = only_leader
-        self.hard_max_bytes = hard_max_bytes
-        self.watch = watch
 
 
 @dataclass(frozen=True, slots=True)

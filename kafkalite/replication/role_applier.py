@@ -21,7 +21,7 @@ from kafkalite.common.tasks import Future, gather
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 from kafkalite.log.file_system import LogDirFailure
 from kafkalite.replication.controller_fence import ControllerFence, differs
-from kafkalite.replication.effects import Effects
+from kafkalite.replication.delayed_operations import Completed, complete
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
 from kafkalite.replication.ports import LogStore, TopicConfigs
@@ -81,12 +81,13 @@ class RoleApplier:
         configs, unread = await self._read_configs(
             dict.fromkeys(state.topic for state in wanted if self._needs_log(state))
         )
-        effects = Effects()
+        changes: list[Completed] = []
         for number, state in enumerate(wanted):
             tp = state.topic_partition
             if number and number % _BREATH == 0:
                 # Making logs takes its time: those that are ready begin, and the reactor serves others meanwhile.
-                effects.run()
+                complete(changes)
+                changes = []
                 self._fetchers.start_added()
                 await self._breathe()
             # Configurations were waited for, deletions may be: an ISR change, a failed directory or the end of the
@@ -100,7 +101,7 @@ class RoleApplier:
                 outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
                 continue
             try:
-                outcomes[tp] = await self._apply_one(state, configs, effects)
+                outcomes[tp] = await self._apply_one(state, configs, changes)
             except LogDirFailure as failure:
                 log.error("%s: %s", tp, failure)
                 self._logs.handle_failure(failure.log_dir)
@@ -111,7 +112,7 @@ class RoleApplier:
             except Exception:
                 log.exception("%s: taking over %s failed", tp, state)
                 outcomes[tp] = ErrorCode.UNKNOWN_SERVER_ERROR
-        effects.run()
+        complete(changes)
         self._fetchers.start_added()
         self.on_outcomes(outcomes.values())
         for error in unread.values():
@@ -141,7 +142,7 @@ class RoleApplier:
 
     def _needs_log(self, state: LeaderAndIsr) -> bool:
         partition = self._replicas.partitions.get(state.topic_partition)
-        return partition is None or partition.log is None or self._is_other_topic(partition, state)
+        return partition is None or self._is_other_topic(partition, state)
 
     def _is_other_topic(self, partition: Partition, state: LeaderAndIsr) -> bool:
         hosted = partition.state.topic_id
@@ -212,7 +213,9 @@ class RoleApplier:
             partition.state = state
             self._stopping.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    async def _apply_one(self, state: LeaderAndIsr, configs: Mapping[str, object], effects: Effects) -> ErrorCode:
+    async def _apply_one(
+        self, state: LeaderAndIsr, configs: Mapping[str, object], changes: list[Completed]
+    ) -> ErrorCode:
         tp = state.topic_partition
         partition = self._replicas.partitions.get(tp)
         if partition is not None and self._is_other_topic(partition, state):
@@ -225,35 +228,25 @@ class RoleApplier:
                 log.info("%s: the log on disk is of a deleted topic of that name: it goes", tp)
                 self._fence.retire(stored.topic_id)
                 await self._logs.delete(tp)
-        if partition is None or partition.log is None:
             is_new = state.leader_epoch == 0 and state.zk_version <= 0
             topic_id = None if state.topic_id == ZERO_UUID else state.topic_id
-            replica_log = self._logs.get_or_create(tp, topic_id, is_new, configs.get(state.topic))
-            partition = self._replicas.host(state)
-            partition.log = replica_log
+            partition = self._replicas.host(
+                state, self._logs.get_or_create(tp, topic_id, is_new, configs.get(state.topic))
+            )
         if state.topic_id != ZERO_UUID and partition.log.topic_id is None:
             partition.log.set_topic_id(state.topic_id)
         if state.leader == self._replicas.broker_id:
-            self._lead(partition, state, effects)
+            self._fetchers.remove(tp)
+            changes.append(partition.make_leader(state, self._clock.monotonic()))
         else:
-            self._follow(partition, state, effects)
+            completed = partition.make_follower(state)
+            if completed is not None:
+                changes.append(completed)
+                self._follow(partition)
         return _NONE
 
-    def _lead(self, partition: Partition, state: LeaderAndIsr, effects: Effects) -> None:
-        self._fetchers.remove(partition.topic_partition)
-        is_new = partition.make_leader(state, self._clock.monotonic())
-        if is_new:
-            effects.changed(partition)
-        if partition.advance_high_watermark():
-            effects.high_watermark(partition)
-
-    def _follow(self, partition: Partition, state: LeaderAndIsr, effects: Effects) -> None:
-        if partition.role is Role.LEADER:
-            effects.left(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if not partition.make_follower(state):
-            return
-        effects.changed(partition)
-        if state.leader == NO_LEADER:
+    def _follow(self, partition: Partition) -> None:
+        if partition.state.leader == NO_LEADER:
             self._fetchers.remove(partition.topic_partition)
         else:
             self._fetchers.add(partition)

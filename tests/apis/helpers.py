@@ -27,10 +27,10 @@ from kafkalite.network.request import ConnectionInfo, Request
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
 from kafkalite.protocol.frames import RequestHeader
+from kafkalite.replication.delayed_operations import FetchParams
 from kafkalite.replication.results import (
     DeleteRecordsResult,
     EpochEndOffset,
-    FetchParams,
     FetchResult,
     LogDirDescription,
     OffsetResult,

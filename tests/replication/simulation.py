@@ -22,10 +22,10 @@ from kafkalite.log.services import LogServices
 from kafkalite.protocol.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse
 from kafkalite.record.batch import iter_headers
 from kafkalite.record.records import Record, encode_batch, iter_records
-from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.replication.delayed_operations import FetchParams, FetchWatch
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.replication_config import ReplicationConfig
-from kafkalite.replication.results import FetchParams, FetchResult, ProduceResult
+from kafkalite.replication.results import FetchResult, ProduceResult
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.isr import IsrStore

@@ -12,9 +12,9 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import FetchPartition
 from kafkalite.record.control import encode_marker
-from kafkalite.replication.fetch_watch import FetchWatch
+from kafkalite.replication.delayed_operations import FetchParams, FetchWatch
 from kafkalite.replication.replication_config import RACK_AWARE_SELECTOR
-from kafkalite.replication.results import FetchParams, FetchResult
+from kafkalite.replication.results import FetchResult
 
 from .simulation import TOPIC_ID, TP, SimCluster, batch, values_of
 

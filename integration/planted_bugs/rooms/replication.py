@@ -22,8 +22,8 @@ BUGS: Final = (
         "leader-alone-acknowledges",
         _ROOM,
         "replication/replica_manager.py",
-        "if required_acks == -1 and info.last_offset >= replica_log.high_watermark:",
-        "if required_acks == -1 and info.last_offset < replica_log.high_watermark:",
+        "if required_acks == -1 and info.last_offset >= partition.log.high_watermark:",
+        "if required_acks == -1 and info.last_offset < partition.log.high_watermark:",
         "acks=all waits for all in-sync replicas",
         "a leader dies",
     ),
@@ -124,6 +124,13 @@ BUGS: Final = (
         "            partition.set_isr(committed(pending.committed, pending.zk_version))\n",
         "an ISR write with an unknown outcome counts as made and as not made",
         "ZooKeeper's answers are swallowed while an ISR grows",
+        (
+            Edit(
+                "replication/isr_updates.py",
+                "from kafkalite.replication.isr import IsrState\n",
+                "from kafkalite.replication.isr import IsrState, committed\n",
+            ),
+        ),
     ),
     PlantedBug(
         "quiet-partition-learns-no-high-watermark",

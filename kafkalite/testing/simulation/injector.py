@@ -22,7 +22,6 @@ from kafkalite.log.flushing import FlushWork
 from kafkalite.log.log import Log
 from kafkalite.log.partition_folder import CLEANED_SUFFIX, SWAP_SUFFIX
 from kafkalite.record.batch import HEADER_SIZE, CorruptRecordError, check_crc, iter_headers, read_any_header
-from kafkalite.replication.ports import ReplicaLog
 from kafkalite.testing.ensemble import EnsembleClient
 from kafkalite.testing.ensemble.server import ServerRole
 from kafkalite.testing.simulation.cluster import BrokerStatus, SimBroker, SimCluster
@@ -268,7 +267,7 @@ class FaultInjector:
         """The high watermark that each replica knows whose process lives."""
         return {broker: log.high_watermark for broker, log in self._logs(tp)}
 
-    def _logs(self, tp: TopicPartition) -> Iterator[tuple[int, ReplicaLog]]:
+    def _logs(self, tp: TopicPartition) -> Iterator[tuple[int, Log]]:
         for broker in self.replicas(tp):
             machine = self._cluster.brokers[broker]
             partition = machine.last_partition(tp) if machine.is_alive else None

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Mapping
 
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import TopicPartition
-from kafkalite.log.log import Log
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.testing.history.events import Acked
 from kafkalite.testing.simulation.cluster import SimCluster
@@ -91,8 +90,6 @@ class Keepers:
     def where_open(self, tp: TopicPartition, producer_id: int, producer_epoch: int) -> str:
         """Who does not know that the transaction of that producer has ended, as text; nothing, where all know it."""
         for who, partition in self._members(tp):
-            if not isinstance(partition.log, Log):
-                continue
             entry = partition.log.producer_state.entries.get(producer_id)
             # A newer producer's transaction is another one.
             if entry is not None and entry.current_txn_first_offset >= 0 and entry.producer_epoch <= producer_epoch:

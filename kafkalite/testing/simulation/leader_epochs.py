@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from unittest.mock import patch
 
 from kafkalite.cluster.model import LeaderAndIsr
+from kafkalite.replication.delayed_operations import Completed
 from kafkalite.replication.partition import Partition
 
 
@@ -26,11 +27,11 @@ def checked_leader_epochs(tell: Callable[[str], object]) -> Iterator[None]:
                 f"{partition.topic_partition} to {state.leader_epoch}"
             )
 
-    def checked_leader(self: Partition, state: LeaderAndIsr, now: float) -> bool:
+    def checked_leader(self: Partition, state: LeaderAndIsr, now: float) -> Completed:
         check(self, state)
         return make_leader(self, state, now)
 
-    def checked_follower(self: Partition, state: LeaderAndIsr) -> bool:
+    def checked_follower(self: Partition, state: LeaderAndIsr) -> Completed | None:
         check(self, state)
         return make_follower(self, state)
 

@@ -24,6 +24,9 @@ class Log:
     def assign_epoch_start(self, *_: Any) -> None:
         pass
 
+    def update_high_watermark(self, _high_watermark: int) -> None:
+        pass
+
 
 @pytest.mark.parametrize(
     ("fetched", "has", "known_epoch", "told"),
@@ -44,8 +47,7 @@ def test_a_follower_that_joins(fetched: int, has: int, known_epoch: int, told: s
     cluster, topology = SimpleNamespace(brokers=brokers), SimpleNamespace(registration=_registration)
     found: list[str] = []
     with checked_joining(cast("SimCluster", cluster), cast("Topology", topology), found.append):
-        partition = Partition(STATE, 1, [])
-        partition.log = Log()
+        partition = Partition(STATE, 1, cast("Any", Log()), lambda _: True)
         partition.make_leader(STATE, 0.0)
         partition.followers[2].log_end_offset = fetched
         partition.set_isr(partition.isr.expand(2))

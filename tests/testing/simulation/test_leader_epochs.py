@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -34,14 +34,14 @@ def state(leader_epoch: int, topic_id: uuid.UUID = TOPIC) -> LeaderAndIsr:
 def test_a_state_that_goes_back(later: LeaderAndIsr, is_told: bool, leads: bool) -> None:
     class Log:
         log_end_offset = 0
+        high_watermark = 0
 
         def assign_epoch_start(self, *_: Any) -> None:
             pass
 
     told: list[str] = []
     with checked_leader_epochs(told.append):
-        partition = Partition(state(5), 2, [])
-        partition.log = Log()
+        partition = Partition(state(5), 2, cast("Any", Log()), lambda _: True)
         partition.make_follower(state(5))
         if leads:
             partition.make_leader(later, 0.0)

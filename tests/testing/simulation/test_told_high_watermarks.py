@@ -9,6 +9,7 @@ import pytest
 
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
+from kafkalite.log.log import Log
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.replica_fetcher import ReplicaFetcher
 from kafkalite.replication.replication_config import ReplicationConfig
@@ -22,11 +23,10 @@ TOLD = "t-0: the leader 1 has the high watermark 9 and did not tell 2, which has
 
 
 def _partition(broker: int, high_watermark: int) -> Partition:
-    partition = Partition(STATE, broker, [])
-    partition.log = SimpleNamespace(
+    log = SimpleNamespace(
         log_end_offset=10, high_watermark=high_watermark, latest_epoch=3, assign_epoch_start=lambda *_: None
     )
-    return partition
+    return Partition(STATE, broker, cast("Log", log), lambda _: True)
 
 
 @pytest.mark.parametrize(

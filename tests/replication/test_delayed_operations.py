@@ -1,4 +1,4 @@
-"""What a change completes runs last: nothing within the loop that found it, first the producers, then the readers."""
+"""What a change completed runs last, when all state is consistent: first the producers, then the readers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from kafkalite.protocol.fetch import FetchPartition
-from kafkalite.replication.effects import Effects
-from kafkalite.replication.results import FetchParams
+from kafkalite.replication.delayed_operations import FetchParams, complete
 
 from .simulation import TOPIC_ID, TP, SimCluster, batch
 
@@ -28,18 +27,19 @@ def order(tmp_path: Path) -> tuple[SimCluster, list[str]]:
     return cluster, said
 
 
-# trap: kafkalite/replication/effects.py: An operation completes before the state of the partition is consistent:
-# waiters are run last.
+# trap: kafkalite/replication/delayed_operations.py: An operation completes before the state of the partition is
+# consistent: waiters are run last.
 def test_nothing_runs_before_all_is_consistent(order: tuple[SimCluster, list[str]]) -> None:
     cluster, said = order
     partition = cluster[1].manager.partitions[TP]
-    assert partition.log.update_high_watermark(1)
-    effects = Effects()
-    effects.high_watermark(partition)
+    partition.high_watermark_followers = ()
+    completed = partition.advance_high_watermark()
+    assert partition.log.high_watermark == 1
+    assert completed is not None
     assert said == []
-    effects.run()
+    complete([completed])
     assert said == ["producer", "reader"]
-    effects.run()
+    complete([completed])
     assert said == ["producer", "reader"]
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from kafkalite.admin.dynamic_config import DynamicConfig
 from kafkalite.admin.producer_ids import ProducerIdManager
 from kafkalite.broker.marker_channel import BrokerMarkerChannel
-from kafkalite.broker.stores import Stores
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker
 from kafkalite.common.clock import Clock
@@ -23,6 +22,7 @@ from kafkalite.coordinator.transaction.transaction_coordinator import Transactio
 from kafkalite.replication.ports import LeaderConnection
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.groups import GroupStore
+from kafkalite.zk.stores.stores import Stores
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.zk_client import SessionState
 
@@ -42,13 +42,13 @@ class Coordinators:
         rng: random.Random,
     ) -> None:
         claims = ClaimStore(stores.client, clock)
-        transactions = TransactionStore(stores.client, claims, config["transaction.state.log.num.partitions"])
+        transactions = TransactionStore(stores.client, config["transaction.state.log.num.partitions"])
         self.offsets = offsets = OffsetManager(
             stores.client, clock, config, lambda tp: metadata.state(tp) is not None, transactions
         )
         self._markers = BrokerMarkerChannel(open_connection, config["request.timeout.ms"] / 1000)
         self.groups = GroupCoordinator(
-            broker_id, claims, GroupStore(stores.client, claims), offsets, metadata, clock, config, rng
+            broker_id, claims, GroupStore(stores.client), offsets, metadata, clock, config, rng
         )
         self.transactions = TransactionCoordinator(
             broker_id,

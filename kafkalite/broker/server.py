@@ -25,7 +25,6 @@ from kafkalite.broker.metadata_watcher import MetadataWatcher
 from kafkalite.broker.registration import Registration
 from kafkalite.broker.settings import controller_config, network_limits, replication_config
 from kafkalite.broker.startup import StartSteps
-from kafkalite.broker.stores import Stores
 from kafkalite.cluster.control import ControlledShutdownRequest
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker
@@ -38,6 +37,7 @@ from kafkalite.network.control import ControlClient, ControlServer
 from kafkalite.network.server import KafkaServer
 from kafkalite.replication.leader_endpoint import RemoteLeaderEndPoint
 from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.zk.stores.stores import Stores
 from kafkalite.zk.zk_client import SessionState
 
 log = logging.getLogger(__name__)
@@ -106,7 +106,7 @@ class BrokerServer:
         self._metadata.on_brokers.append(self._replicas.brokers_changed)
         self._controller = Controller(
             self.broker_id,
-            stores.for_controller(),
+            stores,
             self._channel,
             self._clock,
             controller_config(config.values),

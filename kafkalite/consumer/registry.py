@@ -15,7 +15,7 @@ from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
 from kafkalite.consumer.assignor import ThreadId
 from kafkalite.consumer.subscription import Subscription
-from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.stores.paths import ensure, read, read_or_watch
 from kafkalite.zk.zk_client import NodeExistsError, NoNodeError, Watch, ZkClient
 from kafkalite.zk.znodes.brokers import IDS, broker_path, decode_broker
 from kafkalite.zk.znodes.consumers import (
@@ -68,13 +68,8 @@ class Registry:
 
     async def partitions(self, topic: str, watch: Watch) -> list[int]:
         """The partitions of a topic; none where there is no such topic (yet). ``watch`` sees more of them."""
-        while True:
-            try:
-                data, _ = await self._client.get(topic_path(topic), watch)
-                return sorted(decode_topic(topic, data).partitions)
-            except NoNodeError:
-                if await self._client.exists(topic_path(topic), watch) is None:
-                    return []
+        found = await read_or_watch(self._client, topic_path(topic), watch)
+        return [] if found is None else sorted(decode_topic(topic, found[0]).partitions)
 
     async def brokers(self, watch: Watch) -> list[str]:
         """``host:port`` of each live broker. ``watch`` sees who comes and who goes."""

@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from kafkalite.controller.channel_manager import ControllerChannelManager
 from kafkalite.controller.controller_context import ControllerContext
 from kafkalite.controller.events import Event, PartitionModifications, ReassignmentProgress
-from kafkalite.controller.ports import ControllerConfig, ControllerStores
+from kafkalite.controller.ports import ControllerConfig
 from kafkalite.controller.request_batch import ControllerBrokerRequestBatch
-from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError
+from kafkalite.zk.stores.claims import Claim, ClaimLostError, write_claimed
 from kafkalite.zk.stores.fenced_write import OpResult
+from kafkalite.zk.stores.stores import Stores
 from kafkalite.zk.zk_client import EventType, NoNodeError, Op, Watch, WatchEvent, ZkError
 
 log = logging.getLogger(__name__)
@@ -27,8 +28,8 @@ class ActiveController:
     def __init__(
         self,
         broker_id: int,
-        claim: ControllerClaim,
-        stores: ControllerStores,
+        claim: Claim,
+        stores: Stores,
         config: ControllerConfig,
         sender: ControllerChannelManager,
         put: Callable[[Event], None],
@@ -52,9 +53,9 @@ class ActiveController:
         return self.claim.epoch
 
     def check(self) -> None:
-        """Raise :class:`ControllerMovedError` where the term is over: nothing may be written or sent any more."""
+        """Raise :class:`ClaimLostError` where the term is over: nothing may be written or sent any more."""
         if self.over:
-            raise ControllerMovedError("/controller", f"the term of controller epoch {self.claim.epoch} is over")
+            raise ClaimLostError("/controller", f"the term of controller epoch {self.claim.epoch} is over")
 
     def end(self) -> None:
         """Resign: what is under way fails at its next write, and nothing more is sent."""
@@ -67,9 +68,9 @@ class ActiveController:
             self._put(event)
 
     async def commit(self, groups: Sequence[Sequence[Op]]) -> list[list[OpResult] | ZkError]:
-        """Write, fenced by the claim; refused groups are errors in their place. Raises ``ControllerMovedError``."""
+        """Write, fenced by the claim; refused groups are errors in their place. Raises ``ClaimLostError``."""
         self.check()
-        results = await self.stores.controller.commit_groups(self.claim, groups)
+        results = await write_claimed(self.stores.client, self.claim, groups)
         self.check()
         return results
 

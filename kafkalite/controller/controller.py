@@ -30,15 +30,16 @@ from kafkalite.controller import events
 from kafkalite.controller.active_controller import ActiveController
 from kafkalite.controller.channel_manager import ControllerChannelManager
 from kafkalite.controller.event_processor import ControllerEventProcessor
-from kafkalite.controller.ports import BrokerChannel, ControllerConfig, ControllerStores
+from kafkalite.controller.ports import BrokerChannel, ControllerConfig
 from kafkalite.controller.replica_leader_elections import ElectionType
 from kafkalite.controller.responses import leader_and_isr_answer, stop_replica_answer
-from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError
+from kafkalite.zk.stores.claims import Claim, ClaimLostError
+from kafkalite.zk.stores.stores import Stores
 from kafkalite.zk.zk_client import EventType, SessionExpiredError, SessionState, WatchEvent, ZkError
+from kafkalite.zk.znodes.claims import CLUSTER, CONTROLLER, CONTROLLER_EPOCH
 from kafkalite.zk.znodes.codec import MalformedZnodeError
-from kafkalite.zk.znodes.controller import CONTROLLER, CONTROLLER_EPOCH
 
-__all__ = ["BrokerChannel", "Controller", "ControllerConfig", "ControllerStores", "ElectionType"]
+__all__ = ["BrokerChannel", "Controller", "ControllerConfig", "ElectionType"]
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -62,7 +63,7 @@ class Controller:
     def __init__(
         self,
         broker_id: int,
-        stores: ControllerStores,
+        stores: Stores,
         channel: BrokerChannel,
         clock: Clock,
         config: ControllerConfig,
@@ -110,7 +111,7 @@ class Controller:
             call.fail(_not_controller())
         if processor is not None:
             try:
-                await self._stores.controller.resign(processor.active.claim)
+                await self._stores.controller_claims.release(processor.active.claim)
             except ZkError as error:
                 log.info("controllership is not given up, it ends with the session: %s", error)
 
@@ -212,7 +213,7 @@ class Controller:
             self._failed(event, error)
 
     def _failed(self, event: events.Event, error: Exception) -> None:
-        if isinstance(error, ControllerMovedError):
+        if isinstance(error, ClaimLostError):
             self._resign(str(error))
             self._put(events.Elect())
         elif isinstance(error, SessionExpiredError):
@@ -245,7 +246,7 @@ class Controller:
     async def _elect(self) -> None:
         sessions = self._sessions
         while not self._stopped:
-            current = await self._stores.controller.current(self._on_controller)
+            current = await self._stores.controller_claims.holder(CLUSTER, self._on_controller)
             if sessions != self._sessions:
                 return
             if self._processor is not None:
@@ -255,7 +256,7 @@ class Controller:
             if current is not None and current != self.broker_id:
                 self._announce(current)
                 return
-            claim = await self._stores.controller.claim(self.broker_id)
+            claim = await self._stores.controller_claims.claim(CLUSTER, self.broker_id)
             if sessions != self._sessions or self._stopped:
                 # What was claimed went with the session; when stopping, the session is about to end.
                 return
@@ -272,7 +273,7 @@ class Controller:
         if processor is None:
             await self._elect()
             return
-        current = await self._stores.controller.current(self._on_controller)
+        current = await self._stores.controller_claims.holder(CLUSTER, self._on_controller)
         if processor is not self._processor:
             return
         if current != self.broker_id:
@@ -281,14 +282,14 @@ class Controller:
             return
         # A write of before the connection went may be on its way still: were it taken after the states were read, this
         # controller would believe what is no longer so.
-        claim = await self._stores.controller.renew(processor.active.claim)
+        claim = await self._stores.controller_claims.renew(processor.active.claim)
         if processor is not self._processor:
             return
         log.info("controller epoch %d goes on after a lost connection", processor.active.epoch)
         processor.active.end()
         await self._begin(claim, processor.active.context.shutting_down)
 
-    async def _begin(self, claim: ControllerClaim, shutting_down: Mapping[int, int]) -> None:
+    async def _begin(self, claim: Claim, shutting_down: Mapping[int, int]) -> None:
         sender = ControllerChannelManager(self._channel, self._clock, self._config.retry_backoff, self._on_response)
         active = ActiveController(self.broker_id, claim, self._stores, self._config, sender, self._put, self._rng)
         processor = self._processor = ControllerEventProcessor(active)
@@ -356,7 +357,7 @@ def _not_controller() -> ApiError:
 def _answerable(error: Exception) -> ApiError:
     if isinstance(error, ApiError):
         return error
-    if isinstance(error, (ControllerMovedError, SessionExpiredError)):
+    if isinstance(error, (ClaimLostError, SessionExpiredError)):
         return _not_controller()
     if isinstance(error, ZkError):
         return ApiError(ErrorCode.REQUEST_TIMED_OUT, f"The outcome is unknown: {error}")

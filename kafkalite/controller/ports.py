@@ -1,4 +1,4 @@
-"""What the controller is handed: stores, settings and the way to the brokers.
+"""What the controller is handed: settings and the way to the brokers.
 
 Answers to: ``kafka.controller.ControllerChannelManager`` (the part that is a wire) and the controller's keys of
 ``kafka.server.KafkaConfig``. Pure.
@@ -8,18 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from kafkalite.cluster.control import ControlRequest, ControlResponse
 from kafkalite.cluster.model import Broker
-
-if TYPE_CHECKING:
-    from kafkalite.zk.stores.admin import AdminStore
-    from kafkalite.zk.stores.brokers import BrokerStore
-    from kafkalite.zk.stores.config import ConfigStore
-    from kafkalite.zk.stores.controller import ControllerStore
-    from kafkalite.zk.stores.notifications import NotificationStore
-    from kafkalite.zk.stores.topics import TopicStore
 
 
 class BrokerChannel(Protocol):
@@ -27,18 +19,6 @@ class BrokerChannel(Protocol):
 
     def send(self, broker: Broker, request: ControlRequest) -> Awaitable[ControlResponse]:
         """Deliver ``request``. Fails with any exception when the broker cannot be reached or does not answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class ControllerStores:
-    """The subtrees of ZooKeeper that the controller reads and writes."""
-
-    brokers: BrokerStore
-    topics: TopicStore
-    controller: ControllerStore
-    config: ConfigStore
-    admin: AdminStore
-    notifications: NotificationStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from kafkalite.common.errors import ConfigError, StartupError
 from kafkalite.common.types import TopicPartition
 from kafkalite.zk.zk_client import ZnodeStat
 from kafkalite.zk.znodes import brokers, config, topics
+from kafkalite.zk.znodes.claims import CONTROLLER, decode_claim
 from kafkalite.zk.znodes.codec import MalformedZnodeError
-from kafkalite.zk.znodes.controller import CONTROLLER, decode_controller
 
 Tree = Mapping[str, tuple[bytes, ZnodeStat]]
 
@@ -114,7 +114,7 @@ def _cross_checks(tree: Tree) -> Iterator[Fault]:
             yield from _topic_faults(tree, path.rpartition("/")[2], data)
     if CONTROLLER in tree:
         try:
-            controller = decode_controller(tree[CONTROLLER][0])
+            controller = decode_claim(CONTROLLER, tree[CONTROLLER][0])
         except MalformedZnodeError:
             return
         if brokers.broker_path(controller) not in tree:

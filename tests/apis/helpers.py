@@ -242,10 +242,10 @@ class FakeBroker:
             self.clock,
             self.config,
             lambda tp: self.metadata.state(tp) is not None,
-            TransactionStore(client, claims, 50),
+            TransactionStore(client, 50),
         )
         self.groups: Any = GroupCoordinator(
-            1, claims, GroupStore(client, claims), self.offsets, self.metadata, self.clock, self.config
+            1, claims, GroupStore(client), self.offsets, self.metadata, self.clock, self.config
         )
         self.topic_store = TopicStore(client)
         self.topics = TopicAdmin(

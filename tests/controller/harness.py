@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import uuid
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,16 +19,18 @@ from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAss
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller.controller import Controller, ControllerConfig, ControllerStores
+from kafkalite.controller.controller import Controller, ControllerConfig
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.config import ConfigStore
-from kafkalite.zk.stores.controller import ControllerStore
+from kafkalite.zk.stores.isr import IsrStore
 from kafkalite.zk.stores.notifications import NotificationStore
+from kafkalite.zk.stores.stores import Stores
 from kafkalite.zk.stores.topics import TopicStore
 from kafkalite.zk.znodes import topics
+from kafkalite.zk.znodes.admin import REASSIGN_PARTITIONS, encode_reassignment
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 T = TypeVar("T")
@@ -134,14 +137,7 @@ class House:
     def control(self, broker_id: int) -> Controller:
         """A controller on a session of its own, standing for election."""
         client = self.controller_clients[broker_id] = self.zk.client()
-        stores = ControllerStores(
-            BrokerStore(client, self.clock),
-            TopicStore(client),
-            ControllerStore(client, self.clock),
-            ConfigStore(client, self.clock.time_ms),
-            AdminStore(client),
-            NotificationStore(client),
-        )
+        stores = Stores.on(client, self.clock, 18.0, random.Random(1))
         controller = self.controllers[broker_id] = Controller(broker_id, stores, self, self.clock, self.config)
 
         def changed(controller_id: int) -> None:
@@ -183,6 +179,10 @@ class House:
         run(self.topics.create(name, value, config or {}))
         return topic_id
 
+    def request_reassignments(self, targets: Mapping[TopicPartition, tuple[int, ...]]) -> None:
+        """What a ZooKeeper tool writes."""
+        run(self.client.create(REASSIGN_PARTITIONS, encode_reassignment(targets)))
+
     def leader_writes(self, name: str, isr: Sequence[int], notify: bool = True) -> None:
         """The leader of a partition changes its ISR."""
         state = self.read(name)
@@ -191,7 +191,7 @@ class House:
         written = state.with_(isr=tuple(isr), unclean_start_epochs=tuple((r, epochs[r]) for r in isr))
         run(self.client.set(topics.state_path(tp(name)), topics.encode_state(written)))
         if notify:
-            run(self.notifications.create_isr_change([tp(name)]))
+            run(IsrStore(self.client).notify([tp(name)]))
 
     def read(self, name: str) -> LeaderAndIsr | None:
         return run(self.topics.state(tp(name)))

@@ -18,11 +18,12 @@ from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import ZERO_UUID
 from kafkalite.controller.controller import ControllerConfig
+from kafkalite.zk.stores.isr import IsrStore
 from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.zk_client import Check, Create, Delete, MultiError, SetData
 from kafkalite.zk.znodes import topics as topic_znodes
 from kafkalite.zk.znodes.brokers import encode_broker
-from kafkalite.zk.znodes.controller import encode_controller
+from kafkalite.zk.znodes.claims import CONTROLLER_CLAIM
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 from .harness import House, run, tp
@@ -300,7 +301,7 @@ def test_a_replica_that_died_as_it_joined_is_taken_out() -> None:
     house.leader_writes("t-0", [1, 3])
     house.leader_writes("t-0", [1, 3, 2], notify=False)
     house.kill(2)
-    run(house.notifications.create_isr_change([tp("t-0")]))
+    run(IsrStore(house.client).notify([tp("t-0")]))
     assert house.state("t-0") == "leader 1 epoch 1 isr 1,3 by 1"
 
 
@@ -563,7 +564,7 @@ def test_a_malformed_claim_is_named_and_the_election_goes_on_when_it_is_mended(
         run(house.client.delete("/controller"))
         assert house.active == {1: 1}, "at once"
     else:
-        run(house.client.set("/controller", encode_controller(7, 0)))
+        run(house.client.set("/controller", CONTROLLER_CLAIM.encode_claim(7, 0)))
         assert house.active == {1: 7}, "at once"
 
 

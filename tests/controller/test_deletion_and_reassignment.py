@@ -270,7 +270,7 @@ def test_a_reassignment_by_znode() -> None:
     house = House().start(1, 2, 3)
     house.control(1)
     house.topic("t", {0: [1, 2]})
-    run(house.admin.create_reassign_partitions({tp("t-0"): (3,), tp("t-9"): (1,), tp("x-0"): (1,)}))
+    house.request_reassignments({tp("t-0"): (3,), tp("t-9"): (1,), tp("x-0"): (1,)})
     assert house.zk.data("/admin/reassign_partitions") == (
         b'{"version":1,"partitions":[{"topic":"t","partition":0,"replicas":[3]}]}'
     )
@@ -284,7 +284,7 @@ def test_a_reassignment_by_znode_is_overridden_by_the_api() -> None:
     house = House().start(1, 2, 3)
     controller = house.control(1)
     house.topic("t", {0: [1]})
-    run(house.admin.create_reassign_partitions({tp("t-0"): (3,)}))
+    house.request_reassignments({tp("t-0"): (3,)})
     run(controller.alter_reassignments({tp("t-0"): [2]}))
     assert house.assignment("t-0") == "2,1 adding 2 removing 1"
     assert "/admin/reassign_partitions" not in house.zk.tree.nodes
@@ -444,7 +444,7 @@ def delete_topic(house: House) -> None:
 
 
 def move_replicas(house: House) -> None:
-    run(house.admin.create_reassign_partitions({tp("t-0"): (2, 1), tp("t-1"): (2,)}))
+    house.request_reassignments({tp("t-0"): (2, 1), tp("t-1"): (2,)})
 
 
 def finish_move(house: House) -> None:

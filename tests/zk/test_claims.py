@@ -1,4 +1,4 @@
-"""One coordinator at a time, and writes that only it can make."""
+"""One broker has a claim at a time, and only its writes are taken: the controller's claim, and a coordinator's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
-from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
+from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore, write_claimed
 from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, WriteFence, write_fenced
+from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.zk_client import (
     BadVersionError,
     ConnectionLostError,
@@ -21,72 +22,103 @@ from kafkalite.zk.zk_client import (
     WatchEvent,
     ZkError,
 )
+from kafkalite.zk.znodes.claims import CLUSTER, CONTROLLER_CLAIM, COORDINATOR_CLAIM, ClaimZnodes
 from tests.zk.test_stores import run
 
 BASE = "/consumers/g"
+KINDS = {"controller": (CONTROLLER_CLAIM, CLUSTER), "coordinator": (COORDINATOR_CLAIM, BASE)}
 
 
 class Two:
-    """Two brokers' clients and claims."""
+    """Two brokers' clients and claims of one kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, znodes: ClaimZnodes, base: str) -> None:
+        self.base = base
+        self.path, self.epoch_path = znodes.claim_path(base), znodes.epoch_path(base)
         self.server = MemoryZooKeeper()
         self.clock = ManualClock()
         self.clients: list[MemoryZkClient] = [self.server.client(), self.server.client()]
-        self.first, self.second = (ClaimStore(client, self.clock) for client in self.clients)
+        self.first, self.second = (ClaimStore(client, self.clock, znodes) for client in self.clients)
+        run(ensure(self.clients[0], "/data"))
 
     def claim(self) -> Claim:
-        claim = run(self.first.claim(BASE, 1))
+        claim = run(self.first.claim(self.base, 1))
         assert isinstance(claim, Claim)
         return claim
 
+    def claim_second(self) -> Claim | None:
+        claim = run(self.second.claim(self.base, 2))
+        assert claim is None or isinstance(claim, Claim)
+        return claim
+
+    def holder(self) -> int | None:
+        holder = run(self.second.holder(self.base))
+        assert holder is None or isinstance(holder, int)
+        return holder
+
+
+@pytest.fixture(params=list(KINDS.values()), ids=list(KINDS))
+def two(request: pytest.FixtureRequest) -> Two:
+    return Two(*request.param)
+
 
 @pytest.fixture
-def two() -> Two:
-    return Two()
+def coordinators() -> Two:
+    return Two(*KINDS["coordinator"])
 
 
 def test_one_holds_until_it_gives_up(two: Two) -> None:
     events: list[WatchEvent] = []
-    assert run(two.second.holder(BASE, events.append)) is None
+    assert run(two.second.holder(two.base, events.append)) is None
     claim = two.claim()
     assert (claim.epoch, claim.broker_id) == (1, 1) and len(events) == 1
-    assert run(two.second.holder(BASE, events.append)) == 1
-    assert run(two.second.claim(BASE, 2)) is None
+    assert run(two.second.holder(two.base, events.append)) == 1
+    assert two.claim_second() is None
     assert two.claim() == claim, "our own claim is found again"
     run(two.first.release(claim))
-    assert len(events) == 2 and run(two.second.holder(BASE)) is None
-    later = run(two.second.claim(BASE, 2))
-    assert later.epoch == 2
+    assert len(events) == 2 and two.holder() is None
+    later = two.claim_second()
+    assert later is not None and later.epoch == 2
     run(two.first.release(claim))
-    assert run(two.second.holder(BASE)) == 2, "a stale claim does not remove the new one"
+    assert two.holder() == 2, "a stale claim does not remove the new one"
 
 
 def test_the_base_is_removed_meanwhile(two: Two) -> None:
     def remove(name: str, _path: str) -> None:
         if name == "multi":
             two.clients[0].before = None
-            run(two.clients[1].delete(f"{BASE}/coordinator_epoch"))
-            run(two.clients[1].delete(BASE))
+            run(two.clients[1].delete(two.epoch_path))
+            if two.base:
+                run(two.clients[1].delete(two.base))
 
     two.clients[0].before = remove
     assert two.claim().epoch == 1
 
 
+# trap: kafkalite/zk/stores/claims.py: Two controllers could raise the same epoch: the claim's own transaction
+# raises it, checked against the value that was read.
 def test_two_claims_never_have_the_same_epoch(two: Two) -> None:
+    """Another broker came and went since the epoch was read: the claim, though it stands alone, is one epoch behind."""
     run(two.first.release(two.claim()))
 
     def came_and_went(name: str, _path: str) -> None:
         if name == "multi":
             two.clients[0].before = None
-            run(two.second.release(run(two.second.claim(BASE, 2))))
+            claim = two.claim_second()
+            assert claim is not None and claim.epoch == 2
+            two.clients[1].expire_session()
 
     two.clients[0].before = came_and_went
-    assert run(two.first.claim(BASE, 1)) is None
+    assert run(two.first.claim(two.base, 1)) is None
+    assert two.holder() is None
     assert two.claim().epoch == 3
 
 
+# trap: kafkalite/zk/stores/claims.py: A controller's claim that was queued in one session would be made in the
+# next: the claim is bound to its session.
 def test_a_claim_is_not_made_in_another_session(two: Two) -> None:
+    """One that was begun in a session that ended would stand in the next, and the broker would not know of it."""
+
     def expire(name: str, _path: str) -> None:
         if name == "multi":
             two.clients[0].before = None
@@ -94,34 +126,67 @@ def test_a_claim_is_not_made_in_another_session(two: Two) -> None:
 
     two.clients[0].before = expire
     with pytest.raises(SessionExpiredError):
-        run(two.first.claim(BASE, 1))
-    assert run(two.second.holder(BASE)) is None
+        run(two.first.claim(two.base, 1))
+    assert two.holder() is None
+
+
+def test_a_claim_whose_answer_was_lost_is_found_again(two: Two) -> None:
+    two.clients[0].black_hole(apply=True)
+    outcome: list[Any] = []
+    deferred(two.first.claim(two.base, 1)).addErrback(lambda failure: outcome.append(failure.value))
+    two.clients[0].lose_connection()
+    assert isinstance(outcome[0], ConnectionLostError)
+    two.clients[0].reconnect()
+    first = two.claim()
+    # and once more, with the claim itself under way
+    assert two.claim() == first
+
+
+def test_a_claim_of_another_session_of_ours_is_not_ours(two: Two) -> None:
+    two.claim()
+    assert run(two.second.claim(two.base, 1)) is None
 
 
 def test_a_claim_whose_session_is_over_is_released_by_itself(two: Two) -> None:
     claim = two.claim()
     two.clients[0].expire_session()
     run(two.first.release(claim))
-    assert run(two.second.claim(BASE, 2)).epoch == 2
+    later = two.claim_second()
+    assert later is not None and later.epoch == 2
+
+
+def test_a_renewed_claim_refuses_what_was_sent_under_the_claim_before(two: Two) -> None:
+    before = two.claim()
+    claim = run(two.first.renew(before))
+    assert claim.epoch == before.epoch and claim.session == before.session
+    assert run(write_claimed(two.clients[0], claim, [[Create("/data/a")]])) == [["/data/a"]]
+    with pytest.raises(ClaimLostError):
+        run(write_claimed(two.clients[0], before, [[Create("/data/b")]]))
+    with pytest.raises(ClaimLostError):
+        run(two.first.renew(before))
 
 
 def test_writes_of_a_zombie_are_refused(two: Two) -> None:
     claim = two.claim()
-    ops = [[Create(f"{BASE}/a", b"1")], [Create(f"{BASE}/b", b"1")]]
-    assert run(two.first.commit_groups(claim, ops)) == [[f"{BASE}/a"], [f"{BASE}/b"]]
-    run(two.clients[1].delete(f"{BASE}/coordinator"))
-    assert run(two.second.claim(BASE, 2)).epoch == 2
+    ops = [[Create("/data/a", b"1")], [Create("/data/b", b"1")]]
+    assert run(write_claimed(two.clients[0], claim, ops)) == [["/data/a"], ["/data/b"]]
+    run(two.first.confirm(claim))
+    run(two.clients[1].delete(two.path))
+    later = two.claim_second()
+    assert later is not None and later.epoch == 2
     with pytest.raises(ClaimLostError):
-        run(two.first.commit_groups(claim, [[SetData(f"{BASE}/a", b"2")]]))
-    assert two.server.data(f"{BASE}/a") == b"1"
+        run(write_claimed(two.clients[0], claim, [[SetData("/data/a", b"2")]]))
+    with pytest.raises(ClaimLostError):
+        run(two.first.confirm(claim))
+    assert two.server.data("/data/a") == b"1"
 
 
 def test_writes_of_an_earlier_session_are_never_sent(two: Two) -> None:
     claim = two.claim()
     two.clients[0].expire_session()
     with pytest.raises(SessionExpiredError):
-        run(two.first.commit_groups(claim, [[Create(f"{BASE}/a")]]))
-    assert f"{BASE}/a" not in two.server.paths()
+        run(write_claimed(two.clients[0], claim, [[Create("/data/a")]]))
+    assert "/data/a" not in two.server.paths()
 
 
 def fence(claim: Claim | None, client: MemoryZkClient) -> WriteFence:
@@ -129,11 +194,11 @@ def fence(claim: Claim | None, client: MemoryZkClient) -> WriteFence:
 
 
 # trap: kafkalite/zk/stores/fenced_write.py: Claims share a multi: one that is lost would fail the writes of the others.
-def test_neighbours_in_a_transaction_do_not_spoil_each_other(two: Two) -> None:
+def test_neighbours_in_a_transaction_do_not_spoil_each_other(coordinators: Two) -> None:
     """Writes of three groups and of nobody: one has lost its claim, one operation is bad."""
-    client = two.clients[0]
-    claims = [run(two.first.claim(f"/consumers/{name}", 1)) for name in "ghi"]
-    run(two.clients[1].set("/consumers/h/coordinator_epoch", b"9"))
+    client = coordinators.clients[0]
+    claims = [run(coordinators.first.claim(f"/consumers/{name}", 1)) for name in "ghi"]
+    run(coordinators.clients[1].set("/consumers/h/coordinator_epoch", b"9"))
     run(client.create("/consumers/i/exists"))
     writes = [
         FencedWrite(claims[0].fence(), [Create("/consumers/g/a"), Create("/consumers/g/b")]),
@@ -151,12 +216,12 @@ def test_neighbours_in_a_transaction_do_not_spoil_each_other(two: Two) -> None:
     assert isinstance(results[4], BadVersionError)
     assert isinstance(results[5], SessionExpiredError) and results[6] == ["/consumers/plain"]
     for path in ("/consumers/h/a", "/consumers/i/a", "/consumers/never"):
-        assert path not in two.server.paths()
+        assert path not in coordinators.server.paths()
 
 
-def test_an_unknown_outcome_is_nobodys_success(two: Two) -> None:
-    claim = two.claim()
-    client = two.clients[0]
+def test_an_unknown_outcome_is_nobodys_success(coordinators: Two) -> None:
+    claim = coordinators.claim()
+    client = coordinators.clients[0]
     client.black_hole(apply=True)
     failures: list[Any] = []
     deferred(write_fenced(client, [FencedWrite(claim.fence(), [Create(f"{BASE}/{n}")]) for n in "ab"])).addCallback(

@@ -63,7 +63,7 @@ class House:
         claims = ClaimStore(client, self.clock)
         claim = run(claims.claim(group_path(group), broker_id))
         assert claim is not None
-        return GroupStore(client, claims), claim, client
+        return GroupStore(client), claim, client
 
     def generations(self) -> list[str]:
         root = "/consumers/g/generation/"

@@ -15,8 +15,9 @@ from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.brokers import BrokerIdInUse, BrokerStore
+from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore, write_claimed
 from kafkalite.zk.stores.config import ConfigStore
-from kafkalite.zk.stores.controller import ControllerClaim, ControllerMovedError, ControllerStore
+from kafkalite.zk.stores.controller import ControllerStore
 from kafkalite.zk.stores.feeds import KEEP_MS
 from kafkalite.zk.stores.isr import IsrStore
 from kafkalite.zk.stores.notifications import NotificationStore
@@ -33,7 +34,9 @@ from kafkalite.zk.zk_client import (
     SetData,
     ZkError,
 )
+from kafkalite.zk.znodes import admin
 from kafkalite.zk.znodes import topics as znodes
+from kafkalite.zk.znodes.claims import CLUSTER, CONTROLLER_CLAIM
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 ID = uuid.UUID(int=7)
@@ -60,12 +63,13 @@ class House:
         self.client = self.server.client()
         run(ensure_paths(self.client))
 
-    def controller(self, client: MemoryZkClient | None = None) -> ControllerStore:
-        return ControllerStore(client or self.client, self.clock)
+    def controller(self) -> ControllerStore:
+        return ControllerStore(self.client)
 
-    def claim(self, broker_id: int = 1) -> ControllerClaim:
-        claim = run(self.controller().claim(broker_id))
-        assert isinstance(claim, ControllerClaim)
+    def claim(self, broker_id: int = 1, client: MemoryZkClient | None = None) -> Claim:
+        claims = ClaimStore(client or self.client, self.clock, CONTROLLER_CLAIM)
+        claim = run(claims.claim(CLUSTER, broker_id))
+        assert isinstance(claim, Claim)
         return claim
 
     def topic(self, partitions: int = 1, topic_id: uuid.UUID | None = ID) -> TopicAssignment:
@@ -187,89 +191,22 @@ def test_watch_of_a_missing_state_sees_its_creation(house: House) -> None:
     assert [event.path for event in events] == [znodes.state_path(TP)]
 
 
-def test_claim_is_exclusive_and_raises_the_epoch(house: House) -> None:
-    claim = house.claim()
-    assert claim.epoch == 1
-    other = house.server.client()
-    assert run(house.controller(other).claim(2)) is None
-    assert run(house.controller().current()) == 1
-    run(house.controller().resign(claim))
-    second = run(house.controller(other).claim(2))
-    assert second.epoch == 2
-    run(house.controller().resign(claim))
-    assert run(house.controller().current()) == 2, "a stale claim must not remove the new one"
-
-
-# trap: kafkalite/zk/stores/controller.py: Two controllers could raise the same epoch: the claim's own transaction
-# raises it, checked against the value that was read.
-def test_two_controllers_never_have_the_same_epoch(house: House) -> None:
-    """Another came and went since the epoch was read: the claim, though it stands alone, is one epoch behind."""
-    run(house.controller().resign(house.claim()))
-    other = house.server.client()
-
-    def came_and_went(name: str, _path: str) -> None:
-        if name == "multi":
-            house.client.before = None
-            assert run(house.controller(other).claim(2)).epoch == 2
-            other.expire_session()
-
-    house.client.before = came_and_went
-    assert run(house.controller().claim(1)) is None
-    assert run(house.controller().current()) is None
-    assert house.claim().epoch == 3
-
-
-# trap: kafkalite/zk/stores/controller.py: A controller's claim that was queued in one session would be made in the
-# next: the claim is bound to its session.
-def test_a_claim_is_not_made_in_another_session(house: House) -> None:
-    """One that was begun in a session that ended would stand in the next, and nobody would know of it."""
-
-    def expire(name: str, _path: str) -> None:
-        if name == "multi":
-            house.client.before = None
-            house.client.expire_session()
-
-    house.client.before = expire
-    with pytest.raises(SessionExpiredError):
-        run(house.controller().claim(1))
-    assert run(house.controller().current()) is None
-
-
-def test_claim_whose_answer_was_lost_is_found_again(house: House) -> None:
-    house.client.black_hole(apply=True)
-    store = house.controller()
-    outcome: list[Any] = []
-    deferred(store.claim(1)).addErrback(lambda failure: outcome.append(failure.value))
-    house.client.lose_connection()
-    assert isinstance(outcome[0], ConnectionLostError)
-    house.client.reconnect()
-    first = house.claim()
-    # and once more, with the claim itself under way
-    assert run(store.claim(1)) == first
-
-
-def test_claim_of_another_session_of_ours_is_not_ours(house: House) -> None:
-    house.claim()
-    other = house.server.client()
-    assert run(house.controller(other).claim(1)) is None
-
-
-# trap: kafkalite/zk/stores/controller.py: The version of an ephemeral claim proves nothing, because the znode is made
+# trap: kafkalite/zk/stores/claims.py: The version of an ephemeral claim proves nothing, because the znode is made
 # anew: writes check the version of the persistent epoch.
 def test_writes_after_another_claim_are_refused(house: House) -> None:
     house.topic()
     claim = house.claim()
     run(house.controller().create_states(claim, house.states()))
     run(house.client.delete("/controller"))
-    assert run(house.controller(house.server.client()).claim(2)).epoch == 2
+    assert house.claim(2, house.server.client()).epoch == 2
     state = house.states()[0].with_(leader=2, zk_version=0)
     for work in (
         house.controller().update_states(claim, [state]),
         house.controller().create_states(claim, house.states(2)),
         house.controller().delete_topic(claim, "t"),
-        house.controller().commit(claim, [SetData("/brokers/topics/t", b"")]),
+        write_claimed(house.client, claim, [[SetData("/brokers/topics/t", b"")]]),
     ):
-        with pytest.raises(ControllerMovedError):
+        with pytest.raises(ClaimLostError):
             run(work)
     assert run(TopicStore(house.client).state(TP)).leader == 1
 
@@ -405,10 +342,11 @@ def test_isr_changes_reach_the_controller_once(house: House) -> None:
     store = NotificationStore(house.client)
     assert run(store.isr_changes(events.append)) == ([], [])
     run(IsrStore(house.client).notify([TP, TopicPartition("u", 1)]))
-    run(store.create_isr_change([TP]))
+    run(IsrStore(house.client).notify([TP]))
     names, partitions = run(store.isr_changes())
     assert len(events) == 1 and partitions == [TP, TopicPartition("u", 1)]
-    run(store.delete_isr_changes([*names, "isr_change_9999999999"]))
+    for name in names:
+        run(house.client.delete(f"/isr_change_notification/{name}"))
     assert run(store.isr_changes()) == ([], [])
 
 
@@ -417,7 +355,8 @@ def test_log_dir_events(house: House) -> None:
     run(store.create_log_dir_event(3))
     names, brokers = run(store.log_dir_events())
     assert brokers == [3]
-    run(store.delete_log_dir_events(names))
+    for name in names:
+        run(house.client.delete(f"/log_dir_event_notification/{name}"))
     assert run(store.log_dir_events()) == ([], [])
 
 
@@ -499,26 +438,23 @@ def test_old_change_notifications_are_removed() -> None:
     assert server.paths("/config/changes/") == ["/config/changes/config_change_0000000001"]
 
 
-def test_wishes_of_the_old_tools(house: House) -> None:
+def test_requests_of_the_zookeeper_tools(house: House) -> None:
     store = AdminStore(house.client)
     events: list[Any] = []
     assert run(store.reassign_partitions(events.append)) == {}
-    run(store.create_reassign_partitions({TP: (2, 1)}))
+    run(house.client.create(admin.REASSIGN_PARTITIONS, admin.encode_reassignment({TP: (2, 1)})))
     assert len(events) == 1 and run(store.reassign_partitions()) == {TP: (2, 1)}
-    with pytest.raises(ApiError):
-        run(store.create_reassign_partitions({TP: (1, 2)}))
-    run(store.set_reassign_partitions({TopicPartition("t", 1): (1,)}))
+    run(house.client.set(admin.REASSIGN_PARTITIONS, admin.encode_reassignment({TopicPartition("t", 1): (1,)})))
     assert list(run(store.reassign_partitions())) == [TopicPartition("t", 1)]
-    run(store.set_reassign_partitions({}))
+    run(house.client.delete(admin.REASSIGN_PARTITIONS))
     assert run(store.reassign_partitions()) == {}
     assert run(store.preferred_replica_election()) is None
     run(house.client.create("/admin/preferred_replica_election", b'{"partitions":[{"topic":"t","partition":0}]}'))
     assert run(store.preferred_replica_election()) == [TP]
-    run(store.remove_preferred_replica_election())
     run(store.create_delete_topic("t"))
     run(store.create_delete_topic("t"))
     assert run(store.delete_topics()) == ["t"]
-    run(store.remove_delete_topics(["t", "u"]))
+    run(house.client.delete("/admin/delete_topics/t"))
     assert run(store.delete_topics()) == []
 
 

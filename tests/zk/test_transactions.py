@@ -58,7 +58,7 @@ class House:
     def store(self) -> tuple[TransactionStore, ClaimStore, MemoryZkClient]:
         client = self.server.client()
         claims = ClaimStore(client, self.clock)
-        return TransactionStore(client, claims, 7), claims, client
+        return TransactionStore(client, 7), claims, client
 
     def claimed(self, transactional_id: str, broker_id: int = 1) -> tuple[TransactionStore, Claim, MemoryZkClient]:
         store, claims, client = self.store()
@@ -145,7 +145,7 @@ def test_the_number_of_partitions_is_decided_once() -> None:
     first, _, _ = house.store()
     assert run(first.count()) == 7
     client = house.server.client()
-    second = TransactionStore(client, ClaimStore(client, house.clock), 50)
+    second = TransactionStore(client, 50)
     assert run(second.count()) == 7
 
 

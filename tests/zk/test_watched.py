@@ -10,7 +10,7 @@ from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
 from kafkalite.zk.stores import watched_reads
 from kafkalite.zk.stores.offsets import OffsetStore
-from kafkalite.zk.stores.paths import ensure, set_or_create
+from kafkalite.zk.stores.paths import ensure, read_or_watch, set_or_create
 from kafkalite.zk.stores.watched_reads import WatchedReads
 from kafkalite.zk.zk_client import ConnectionLostError, Watch
 from tests.coordinator.house import Started
@@ -32,7 +32,7 @@ class House:
     def get(self, path: str = PATH) -> Started:
         async def load(watch: Watch) -> str | None:
             self.loads += 1
-            found = await self.store.data(path, watch)
+            found = await read_or_watch(self.client, path, watch)
             return None if found is None else found[0].decode()
 
         return Started(self.reads.get(path, load))

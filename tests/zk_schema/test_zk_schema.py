@@ -22,12 +22,12 @@ from kafkalite.zk.znodes import (
     cluster,
     config,
     consumers,
-    controller,
     notifications,
     offsets,
     producer_ids,
     topics,
 )
+from kafkalite.zk.znodes.claims import CONTROLLER_CLAIM, COORDINATOR_CLAIM, decode_claim
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from zk_schema import ZnodeSchema
 
@@ -99,8 +99,13 @@ def codecs() -> list[tuple[str, bytes, Callable[[bytes], Any], Any]]:
         ("broker_id", brokers.encode_broker(BROKER, 1795261479137), lambda d: brokers.decode_broker(1, d), BROKER),
         ("topic", topics.encode_topic(ASSIGNMENT), lambda d: topics.decode_topic("lat3", d), ASSIGNMENT),
         ("partition_state", topics.encode_state(STATE), lambda d: topics.decode_state(TP, d, STAT), STATE),
-        ("controller", controller.encode_controller(1, 1795261479280), controller.decode_controller, 1),
-        ("controller_epoch", controller.encode_epoch(1), controller.decode_epoch, 1),
+        (
+            "controller",
+            CONTROLLER_CLAIM.encode_claim(1, 1795261479280),
+            lambda d: decode_claim("p", d),
+            1,
+        ),
+        ("controller_epoch", claims.encode_epoch(1), lambda d: claims.decode_epoch("p", d), 1),
         ("cluster_id", cluster.encode_cluster_id("casQwW0MTX2g9nuWSQQ5WQ"), cluster.decode_cluster_id, None),
         ("isr_change", notifications.encode_isr_change([TP]), notifications.decode_isr_change, [TP]),
         ("log_dir_event", notifications.encode_log_dir_event(1), notifications.decode_log_dir_event, 1),
@@ -112,7 +117,7 @@ def codecs() -> list[tuple[str, bytes, Callable[[bytes], Any], Any]]:
         ),
         (
             "preferred_replica_election",
-            admin.encode_preferred_election([TopicPartition("t", 0)]),
+            b'{"version":1,"partitions":[{"topic":"t","partition":0}]}',
             admin.decode_preferred_election,
             [TopicPartition("t", 0)],
         ),
@@ -136,7 +141,12 @@ def codecs() -> list[tuple[str, bytes, Callable[[bytes], Any], Any]]:
             None,
         ),
         ("consumer_offset", consumers.encode_offset(133), lambda d: consumers.decode_offset("p", d), 133),
-        ("group_coordinator", claims.encode_claim(2, 1795262835778), lambda d: claims.decode_claim("p", d), 2),
+        (
+            "group_coordinator",
+            COORDINATOR_CLAIM.encode_claim(2, 1795262835778),
+            lambda d: decode_claim("p", d),
+            2,
+        ),
         ("group_coordinator_epoch", claims.encode_epoch(3), lambda d: claims.decode_epoch("p", d), 3),
         ("group_commit", offsets.encode_commit(COMMIT), lambda d: offsets.decode_commit("p", d, 77), COMMIT),
         ("staged_offsets", offsets.encode_staged(STAGED), lambda d: offsets.decode_staged("p", d), STAGED),
@@ -190,7 +200,7 @@ def test_a_good_tree_has_no_faults() -> None:
             "no replicas: [4]",
         ),
         ("/brokers/topics/lat3/partitions/7", b"", STAT, "no such partition"),
-        ("/controller", controller.encode_controller(8, 1), OWNED, "broker 8 is not in /brokers/ids"),
+        ("/controller", CONTROLLER_CLAIM.encode_claim(8, 1), OWNED, "broker 8 is not in /brokers/ids"),
         ("/stray", b"", STAT, "no such znode"),
         ("/config/topics/t", b'{"version":1,"config":{"retention.ms":5}}', STAT, "5 is not of type 'string'"),
         ("/consumers/g/offsets/t/0", b"x", STAT, "does not match"),

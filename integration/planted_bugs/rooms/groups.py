@@ -122,7 +122,7 @@ BUGS: Final = (
             Edit(
                 "zk/stores/claims.py",
                 "        return WriteFence(self.check(), self.session)\n",
-                "        return Fence(None, self.session)\n",
+                "        return WriteFence(None if self.base else self.check(), self.session)\n",
             ),
         ),
     ),

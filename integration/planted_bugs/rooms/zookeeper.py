@@ -50,7 +50,7 @@ BUGS: Final = (
             Edit(
                 "zk/stores/claims.py",
                 "        return WriteFence(self.check(), self.session)\n",
-                "        return Fence(None, self.session)\n",
+                "        return WriteFence(None if self.base else self.check(), self.session)\n",
             ),
         ),
     ),
@@ -59,7 +59,7 @@ BUGS: Final = (
         _ROOM,
         "zk/stores/claims.py",
         "claims.encode_epoch(epoch + 1), version),",
-        "claims.encode_epoch(epoch), version),",
+        "claims.encode_epoch(epoch + (not base)), version),",
         "each coordinator has an epoch of its own",
         "a second coordinator",
     ),

@@ -19,6 +19,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.staged_offsets_reader import StagedOffsetsReader, StagedOffsetsView
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.zk.stores.offsets import AT_ONCE, OffsetStore, StoredOffset
+from kafkalite.zk.stores.paths import children_or_watch
 from kafkalite.zk.stores.watched_reads import WatchedReads
 from kafkalite.zk.zk_client import Watch
 from kafkalite.zk.znodes import consumers
@@ -62,7 +63,7 @@ class CommittedOffsetReader:
     async def partitions(self, group: str) -> list[TopicPartition]:
         """All partitions for which ``group`` has an offset."""
         above = consumers.offsets_path(group)
-        topics = await self._reads.get(above, partial(self._store.names, above))
+        topics = await self._reads.get(above, partial(children_or_watch, self._store.client, above))
         listed = await gather(self._numbers(f"{above}/{topic}") for topic in topics)
         return sorted(
             TopicPartition(decode_name(topic), int(name))
@@ -87,7 +88,7 @@ class CommittedOffsetReader:
         return found
 
     async def _numbers(self, path: str) -> list[str]:
-        return await self._reads.get(path, partial(self._store.names, path))
+        return await self._reads.get(path, partial(children_or_watch, self._store.client, path))
 
     async def _stored(self, group: str, tp: TopicPartition) -> Stored:
         path = consumers.offset_path(group, tp)

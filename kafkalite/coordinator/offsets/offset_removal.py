@@ -11,8 +11,8 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.values import NO_TIMESTAMP
-from kafkalite.zk.stores.claims import Claim, claim_lost
-from kafkalite.zk.stores.fenced_write import OpResult, commit_groups
+from kafkalite.zk.stores.claims import Claim, write_claimed
+from kafkalite.zk.stores.fenced_write import OpResult
 from kafkalite.zk.stores.offsets import StoredOffset
 from kafkalite.zk.stores.paths import children
 from kafkalite.zk.zk_client import (
@@ -26,7 +26,8 @@ from kafkalite.zk.zk_client import (
     ZkClient,
     ZkError,
 )
-from kafkalite.zk.znodes import claims, consumers, offsets
+from kafkalite.zk.znodes import consumers, offsets
+from kafkalite.zk.znodes.claims import COORDINATOR_CLAIM
 
 ANY_VERSION = -1
 _TRIES = 5
@@ -78,10 +79,10 @@ class OffsetRemoval:
                 if stats[2 * index + 1] is not None:
                     ops.append(Delete(paths[2 * index + 1]))
                 doomed.append(ops)
-            results = await commit_groups(self._client, claim.fence(), doomed, claim_lost(claim))
+            results = await write_claimed(self._client, claim, doomed)
             await self._remove_empty({path.rpartition("/")[0] for path in paths}, claim)
         except SessionExpiredError:
-            raise claim_lost(claim) from None
+            raise claim.lost() from None
         except ConnectionLostError:
             return dict.fromkeys(wanted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return {tp: _outcome(result) for tp, result in zip(wanted, results, strict=True)}
@@ -95,14 +96,18 @@ class OffsetRemoval:
         base = consumers.group_path(group)
         old = [*await self._containers(f"{base}/owners"), f"{base}/ids"]
         await self._delete(old, claim)
-        last: list[Op] = [Delete(claims.epoch_path(base)), Delete(claims.coordinator_path(base)), Delete(base)]
-        keep = {claims.epoch_path(base), claims.coordinator_path(base)}
+        last: list[Op] = [
+            Delete(COORDINATOR_CLAIM.epoch_path(base)),
+            Delete(COORDINATOR_CLAIM.claim_path(base)),
+            Delete(base),
+        ]
+        keep = {COORDINATOR_CLAIM.epoch_path(base), COORDINATOR_CLAIM.claim_path(base)}
         for attempt in range(_TRIES):
             below = [path for path in await self._below(base) if path not in keep]
             if not with_offsets and any(_is_offset(path.removeprefix(base)) for path in below):
                 raise NotEmptyError(base)
             await self._delete(below, claim)
-            [result] = await commit_groups(self._client, claim.fence(), [last], claim_lost(claim))
+            [result] = await write_claimed(self._client, claim, [last])
             if not isinstance(result, ZkError):
                 return
             if not isinstance(result, NotEmptyError) or attempt == _TRIES - 1:
@@ -119,9 +124,7 @@ class OffsetRemoval:
         return [each for name, found in zip(names, below, strict=True) for each in (*found, f"{path}/{name}")]
 
     async def _delete(self, paths: Sequence[str], claim: Claim) -> None:
-        results = await commit_groups(
-            self._client, claim.fence(), [[Delete(path)] for path in paths], claim_lost(claim)
-        )
+        results = await write_claimed(self._client, claim, [[Delete(path)] for path in paths])
         for result in results:
             if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
                 raise result
@@ -132,7 +135,7 @@ class OffsetRemoval:
         stats = await gather(self._client.exists(path) for path in listed)
         names = await gather(children(self._client, path) for path in listed)
         empty = [path for path, stat, found in zip(listed, stats, names, strict=True) if stat is not None and not found]
-        await commit_groups(self._client, claim.fence(), [[Delete(path)] for path in empty], claim_lost(claim))
+        await write_claimed(self._client, claim, [[Delete(path)] for path in empty])
 
 
 def _is_offset(below: str) -> bool:

@@ -17,7 +17,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata
-from kafkalite.zk.stores.claims import Claim, ClaimLostError, claim_lost
+from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, WriteFence, write_fenced
 from kafkalite.zk.stores.offset_layout import OffsetLayout, OffsetWrite
 from kafkalite.zk.zk_client import (
@@ -178,7 +178,7 @@ class OffsetWriter:
 def _outcome(pending: _Pending, error: ZkError) -> _Outcome:
     """The answer to a commit that failed with ``error``."""
     if isinstance(error, FencedError | SessionExpiredError) and pending.claim is not None:
-        return claim_lost(pending.claim)
+        return pending.claim.lost()
     if isinstance(error, ConnectionLostError | SessionExpiredError):
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     log.error("offset of %s for group %s was not written: %s", pending.write.tp, pending.write.group, error)

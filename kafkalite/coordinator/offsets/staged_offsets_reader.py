@@ -17,6 +17,7 @@ from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.stores.offsets import OffsetStore
+from kafkalite.zk.stores.paths import children_or_watch, read_or_watch
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.stores.watched_reads import WatchedReads
 from kafkalite.zk.zk_client import Watch
@@ -45,7 +46,7 @@ class StagedOffsetsReader:
     """Reads ``/consumers/<group>/staged`` and the transactions behind it, under watches."""
 
     def __init__(self, store: OffsetStore, reads: WatchedReads, transactions: TransactionStore) -> None:
-        self._store = store
+        self._client = store.client
         self._reads = reads
         self._transactions = transactions
 
@@ -53,7 +54,7 @@ class StagedOffsetsReader:
         """The staged offsets of ``group`` now."""
         view = StagedOffsetsView()
         above = offsets.staged_path(group)
-        names = await self._reads.get(above, partial(self._store.names, above))
+        names = await self._reads.get(above, partial(children_or_watch, self._client, above))
         view.paths.append(above)
         if not names:
             return view
@@ -68,7 +69,7 @@ class StagedOffsetsReader:
         return view
 
     async def _chunk(self, path: str, watch: Watch) -> StagedOffsets | None:
-        found = await self._store.data(path, watch)
+        found = await read_or_watch(self._client, path, watch)
         try:
             return None if found is None else offsets.decode_staged(path, found[0])
         except MalformedZnodeError as error:
@@ -91,7 +92,7 @@ class StagedOffsetsReader:
                 mzxid = found[1].mzxid
                 # The server of a new session may lag behind the former session's server.
                 return before if before is not None and before[1] > mzxid else (found[0], mzxid)
-            if await self._store.client.exists(path, watch) is None:
+            if await self._client.exists(path, watch) is None:
                 return None
 
 

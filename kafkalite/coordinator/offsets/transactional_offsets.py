@@ -17,11 +17,11 @@ from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.staged_offsets_reader import merged
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
-from kafkalite.zk.stores.claims import Claim, claim_lost
-from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, OpResult, commit_groups, write_fenced
+from kafkalite.zk.stores.claims import Claim, write_claimed
+from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, OpResult, write_fenced
 from kafkalite.zk.stores.offset_layout import create_container
 from kafkalite.zk.stores.offsets import AT_ONCE, OffsetStore, Standing
-from kafkalite.zk.stores.paths import read
+from kafkalite.zk.stores.paths import children, read
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.zk_client import (
     BadVersionError,
@@ -69,13 +69,13 @@ class TransactionalOffsets:
             if found is None or error is not ErrorCode.NONE:
                 # This ZooKeeper server may lag behind the one that took the transaction's write. Our own write brings
                 # it up to date, so read again behind it.
-                await commit_groups(self._client, claim.fence(), [[claim.check()]], claim_lost(claim))
+                await write_claimed(self._client, claim, [[claim.check()]])
                 continue
             number = await self._transactions.partition_for(producer.transactional_id)
             check = Check(transactions.id_path(number, producer.transactional_id), found[1].version)
             ops = await self._ops_stage(group, producer, staged)
             writes = [[check, op] for op in ops]
-            results = await commit_groups(self._client, claim.fence(), writes, claim_lost(claim))
+            results = await write_claimed(self._client, claim, writes)
             if not await self._again(group, claim, results):
                 return ErrorCode.NONE
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -153,7 +153,7 @@ class TransactionalOffsets:
             if isinstance(result, NoNodeError | NodeExistsError | BadVersionError):
                 left[tp] = staged[tp]
             elif isinstance(result, FencedError):
-                raise claim_lost(claim)
+                raise claim.lost()
             elif isinstance(result, ZkError):
                 raise result
         return left
@@ -170,9 +170,7 @@ class TransactionalOffsets:
         return {name for name, at, wish in zip(listed, stats, doomed, strict=True) if at is not None and wish is None}
 
     async def _remove(self, paths: list[str], claim: Claim) -> None:
-        results = await commit_groups(
-            self._client, claim.fence(), [[Delete(path)] for path in paths], claim_lost(claim)
-        )
+        results = await write_claimed(self._client, claim, [[Delete(path)] for path in paths])
         for result in results:
             if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
                 raise result
@@ -182,7 +180,7 @@ class TransactionalOffsets:
     async def _paths(self, group: str, producer: TxnProducer) -> list[str]:
         """The chunks of ``producer``, in order."""
         above = offsets.staged_path(group)
-        names = await self._store.names(above)
+        names = await children(self._client, above)
         chunks = sorted((chunk, name) for name in names if (chunk := offsets.staged_chunk(name, producer)) is not None)
         return [f"{above}/{name}" for _, name in chunks]
 

@@ -177,7 +177,7 @@ class TransactionStateManager:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         loaded = await self.store.load(number)
         # A write that only checks the claim proves that the claim held during the whole read.
-        await self._claims.commit_groups(claim, [[claim.check()]])
+        await self._claims.confirm(claim)
         entries = {name: TransactionalIdEntry(each.metadata, each.version, each.mzxid) for name, each in loaded.items()}
         log.info("coordinates transaction state partition %d, epoch %d, %d ids", number, claim.epoch, len(entries))
         return StatePartition(number, claim, entries)

@@ -18,7 +18,7 @@ from kafkalite.replication.partition import Partition, Role
 from kafkalite.testing.history.events import LogEntry, RecordId
 from kafkalite.testing.simulation.clients.records import identity_of
 from kafkalite.testing.znodes import Znode
-from kafkalite.zk.znodes import claims
+from kafkalite.zk.znodes.claims import COORDINATOR_CLAIM
 from kafkalite.zk.znodes.groups import decode_generation
 
 _GENERATION = re.compile(r"^(/consumers/[^/]+)/generation$")
@@ -104,7 +104,7 @@ def leftovers(nodes: Mapping[str, Znode]) -> list[str]:
     found = []
     for path, node in nodes.items():
         match = _GENERATION.match(path)
-        if match is None or claims.coordinator_path(match[1]) not in nodes or not node.data:
+        if match is None or COORDINATOR_CLAIM.claim_path(match[1]) not in nodes or not node.data:
             continue
         members = nodes.get(f"{path}/{decode_generation(path, node.data).number}")
         if members is not None and members.children:

@@ -30,7 +30,7 @@ from kafkalite.testing.simulation.durability import checkpointed_recovery_point
 from kafkalite.testing.simulation.topology import Topology
 from kafkalite.testing.simulation.wires import WINDOW
 from kafkalite.testing.simulation.world import Life
-from kafkalite.zk.znodes.controller import CONTROLLER
+from kafkalite.zk.znodes.claims import CONTROLLER
 
 _LOOK = 0.05
 """Virtual seconds between two looks at a condition."""

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.types import NO_LEADER, TopicPartition
 from kafkalite.zk.zk_client import Create, Delete, SetData, ZnodeStat
-from kafkalite.zk.znodes import brokers, controller, producer_ids, topics, transactions
+from kafkalite.zk.znodes import brokers, claims, producer_ids, topics, transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.groups import decode_generation
 from kafkalite.zk.znodes.topics import TopicAssignment
@@ -101,15 +101,15 @@ class ZnodeInvariants:
 
     def _take(self, change: ZnodeChange, paths: set[str]) -> None:
         path = change.path
-        if path == controller.CONTROLLER_EPOCH:
+        if path == claims.CONTROLLER_EPOCH:
             # A controller that goes on after a lost connection writes its number again: only a claim raises it.
-            self._ascends(change, may_stay=controller.CONTROLLER not in paths)
+            self._ascends(change, may_stay=claims.CONTROLLER not in paths)
         elif path.endswith(_CLAIM_EPOCH):
             self._ascends(change)
         elif path == producer_ids.LATEST_BLOCK:
             self._block(change)
-        elif change.kind is Kind.CREATED and path == controller.CONTROLLER:
-            self._claims(path, controller.CONTROLLER_EPOCH, paths)
+        elif change.kind is Kind.CREATED and path == claims.CONTROLLER:
+            self._claims(path, claims.CONTROLLER_EPOCH, paths)
         elif change.kind is Kind.CREATED and path.endswith(_CLAIM):
             self._claims(path, path.removesuffix(_CLAIM) + _CLAIM_EPOCH, paths)
         else:

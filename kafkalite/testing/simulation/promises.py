@@ -181,7 +181,7 @@ class Promises:
             self._lost.pop((group, broker), None)
 
     def _claim(self, group: str) -> _Claim | None:
-        path = claims.coordinator_path(consumers.group_path(group))
+        path = claims.COORDINATOR_CLAIM.claim_path(consumers.group_path(group))
         node = self._nodes.get(path)
         return None if node is None else _Claim(node.czxid, _host(claims.decode_claim(path, node.data)))
 

@@ -11,7 +11,7 @@ from typing import Final
 from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.cluster import SimCluster
-from kafkalite.zk.znodes import brokers, claims, consumers, controller, offsets, topics
+from kafkalite.zk.znodes import brokers, claims, consumers, offsets, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.groups import decode_generation
 
@@ -39,8 +39,8 @@ class Topology:
 
     def controller(self) -> int | None:
         """Id of the controller, ``None`` where there is none."""
-        node = self._tree.nodes.get(controller.CONTROLLER)
-        return None if node is None else controller.decode_controller(node.data)
+        node = self._tree.nodes.get(claims.CONTROLLER)
+        return None if node is None else claims.decode_claim(claims.CONTROLLER, node.data)
 
     def registration(self, broker: int, session: int) -> Broker | None:
         """How ``broker`` is registered in ``session``, ``None`` where it is not."""

@@ -25,7 +25,7 @@ from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.invariants import STATE_PATH, Kind, ZnodeChange
 from kafkalite.zk.zk_client import ZnodeStat
-from kafkalite.zk.znodes import brokers, controller, topics
+from kafkalite.zk.znodes import brokers, claims, topics
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 _TAKEN_AWAY_BY_CONTROLLER: Final = re.compile(r"^/(brokers/topics/[^/]+|admin/delete_topics/[^/]+)$")
@@ -59,12 +59,12 @@ class Writers:
 
     def _note(self, session: int, change: ZnodeChange) -> None:
         path = change.path
-        is_office = path == controller.CONTROLLER or path.endswith(_CLAIM) or path.startswith(f"{brokers.IDS}/")
+        is_office = path == claims.CONTROLLER or path.endswith(_CLAIM) or path.startswith(f"{brokers.IDS}/")
         if is_office and change.kind is Kind.CREATED:
             self._holders[path] = session
         elif path.startswith(f"{brokers.IDS}/") and change.kind is Kind.DELETED:
             self._holders.pop(path, None)  # Claims end with the next one, because it raises the epoch that fences.
-        elif path == controller.CONTROLLER_EPOCH and change.kind is not Kind.DELETED:
+        elif path == claims.CONTROLLER_EPOCH and change.kind is not Kind.DELETED:
             self._epoch = int(change.data)
 
     def _judge(self, session: int, change: ZnodeChange, before: dict[str, int]) -> None:
@@ -73,15 +73,15 @@ class Writers:
 
         path = change.path
         if match := STATE_PATH.match(path):
-            self._state(TopicPartition(match[1], int(match[2])), change, holds(controller.CONTROLLER), session)
+            self._state(TopicPartition(match[1], int(match[2])), change, holds(claims.CONTROLLER), session)
         elif match := _CLAIMED.match(path):
             is_allowed = holds(match[1] + _CLAIM)
             if not is_allowed and _OFFSETS.match(path):
                 offices = [each for each in before if each.startswith(_TRANSACTIONS)]
-                is_allowed = any(map(holds, (controller.CONTROLLER, *offices)))
+                is_allowed = any(map(holds, (claims.CONTROLLER, *offices)))
             if not is_allowed:
                 self._found.append(f"{path} was {change.kind.value} by a session that does not coordinate {match[1]}")
-        elif _TAKEN_AWAY_BY_CONTROLLER.match(path) and change.kind is Kind.DELETED and not holds(controller.CONTROLLER):
+        elif _TAKEN_AWAY_BY_CONTROLLER.match(path) and change.kind is Kind.DELETED and not holds(claims.CONTROLLER):
             self._found.append(f"{path} was deleted by a session that is not the controller's")
 
     def _state(self, tp: TopicPartition, change: ZnodeChange, is_controller: bool, session: int) -> None:

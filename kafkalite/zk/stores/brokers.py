@@ -14,7 +14,7 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Future, gather
 from kafkalite.common.types import random_uuid, uuid_to_text
-from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.stores.paths import children_of_ensured, ensure, read
 from kafkalite.zk.zk_client import NodeExistsError, NoNodeError, Watch, WatchEvent, ZkClient
 from kafkalite.zk.znodes import brokers, cluster
 from kafkalite.zk.znodes.codec import MalformedZnodeError
@@ -111,11 +111,7 @@ class BrokerStore:
 
     async def live(self, watch: Watch | None = None) -> dict[int, Broker]:
         """The live brokers by id, each with its epoch; ``watch`` sees the next arrival, departure or change of one."""
-        try:
-            names = await self._client.get_children(brokers.IDS, watch)
-        except NoNodeError:
-            await ensure(self._client, brokers.IDS)
-            names = await self._client.get_children(brokers.IDS, watch)
+        names = await children_of_ensured(self._client, brokers.IDS, watch)
         ids = sorted(int(name) for name in names if name.isdigit())
         found = await gather(read(self._client, brokers.broker_path(broker_id), watch) for broker_id in ids)
         live = {}

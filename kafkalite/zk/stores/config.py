@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from kafkalite.common.tasks import gather
 from kafkalite.zk.stores.feeds import NotificationFeed
 from kafkalite.zk.stores.paths import children, read, set_or_create
-from kafkalite.zk.zk_client import NoNodeError, Watch, ZkClient
+from kafkalite.zk.zk_client import Watch, ZkClient
 from kafkalite.zk.znodes import config
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
@@ -39,11 +39,8 @@ class ConfigStore:
     async def entity(self, entity_type: str, name: str, watch: Watch | None = None) -> dict[str, str]:
         """Overrides of any entity (``topics``, ``brokers``, ``clients``, ``users``, ``ips``)."""
         path = config.config_path(entity_type, name)
-        try:
-            data, _ = await self._client.get(path, watch)
-        except NoNodeError:
-            return {}
-        return config.decode_config(path, data)
+        found = await read(self._client, path, watch)
+        return {} if found is None else config.decode_config(path, found[0])
 
     async def entities(self, entity_type: str) -> dict[str, dict[str, str]]:
         """Overrides of every entity of a type, pipelined; malformed ones are left out."""

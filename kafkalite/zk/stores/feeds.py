@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 
 from kafkalite.common.tasks import Lane
-from kafkalite.zk.stores.paths import ensure, read
+from kafkalite.zk.stores.paths import children_of_ensured, ensure, read
 from kafkalite.zk.zk_client import NoNodeError, SessionState, WatchEvent, ZkClient, ZkError, ZnodeStat
 
 log = logging.getLogger(__name__)
@@ -74,11 +74,7 @@ class NotificationFeed:
             self._lane.put("event")
 
     async def _names(self) -> list[str]:
-        try:
-            return await self._client.get_children(self._path, self._on_event)
-        except NoNodeError:
-            await ensure(self._client, self._path)
-            return await self._client.get_children(self._path, self._on_event)
+        return await children_of_ensured(self._client, self._path, self._on_event)
 
     async def _read(self, _: str) -> None:
         try:

@@ -1,10 +1,6 @@
-"""Writes that are taken only while their writer holds its office: the mechanism under every claim.
+"""Writes that ZooKeeper takes only while their fence holds: bounded, pipelined transactions that begin with its check.
 
 Answers to: ``KafkaZkClient.retryRequestsUntilConnected`` with ``expectedControllerEpochZkVersion``. Reactor shell.
-
-An ephemeral claim proves nothing by itself (made again, its version starts at 0), and a broker that was paused does not
-know that it lost it. So every transaction begins with a check of the version of a persistent epoch znode, which whoever
-claims raises in the transaction of the claim, and it is sent in the session of the claim or not at all.
 """
 
 from __future__ import annotations
@@ -30,7 +26,7 @@ OpResult = ZnodeStat | str | None
 
 
 class FencedError(ZkError):
-    """The fence of a write does not hold any more: somebody else holds the office."""
+    """The fence of a write does not hold any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +68,12 @@ async def write_fenced(client: ZkClient, writes: Sequence[FencedWrite]) -> list[
             for index in bundle:
                 outcome[index] = result
         else:
-            # one operation at fault fails the whole transaction: find out which, in order
+            # One operation at fault fails the whole transaction: each write is tried alone, in order.
             again.extend(bundle)
     alone = await gather(_transaction(client, writes, [index]) for index in again)
     for index, result in zip(again, alone, strict=True):
         outcome[index] = result if isinstance(result, ZkError) else result[0]
     return [outcome[index] for index in range(len(writes))]
-
-
-async def commit_groups(
-    client: ZkClient, fence: WriteFence, groups: Sequence[Sequence[Op]], lost: ZkError
-) -> list[list[OpResult] | ZkError]:
-    """``groups`` under one fence, each atomic by itself; a refused group is an error in its place.
-
-    Raises ``lost`` where the fence does not hold; ``ConnectionLostError`` and ``SessionExpiredError``.
-    """
-    outcome = await write_fenced(client, [FencedWrite(fence, group) for group in groups])
-    for result in outcome:
-        if isinstance(result, FencedError):
-            raise lost
-        if isinstance(result, ConnectionLostError | SessionExpiredError):
-            raise result
-    return outcome
 
 
 def _sized(writes: Sequence[FencedWrite]) -> list[list[Op]]:

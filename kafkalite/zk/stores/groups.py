@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from kafkalite.common.tasks import gather
 from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, op_size
-from kafkalite.zk.stores.claims import Claim, ClaimStore
-from kafkalite.zk.stores.paths import children, read
-from kafkalite.zk.zk_client import Create, Delete, NoNodeError, Op, SetData, Watch, ZkClient, ZkError
+from kafkalite.zk.stores.claims import Claim, write_claimed
+from kafkalite.zk.stores.paths import children, children_or_watch, read
+from kafkalite.zk.zk_client import Create, Delete, Op, SetData, Watch, ZkClient, ZkError
 from kafkalite.zk.znodes import groups as znodes
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.consumers import group_path, ids_path
@@ -29,9 +29,8 @@ class GroupStore:
     and ``ConnectionLostError`` or ``SessionExpiredError`` where the outcome is unknown; writing may be repeated then.
     """
 
-    def __init__(self, client: ZkClient, claims: ClaimStore) -> None:
+    def __init__(self, client: ZkClient) -> None:
         self._client = client
-        self._claims = claims
 
     async def exists(self, group: str) -> bool:
         """Whether anything at all is known of ``group``."""
@@ -108,13 +107,7 @@ class GroupStore:
 
     async def old_members(self, group: str, watch: Watch) -> list[str]:
         """Ids of the ZooKeeper consumers that live in ``group``; ``watch`` sees the next that comes or goes."""
-        path = ids_path(group)
-        while True:
-            try:
-                return await self._client.get_children(path, watch)
-            except NoNodeError:
-                if await self._client.exists(path, watch) is None:
-                    return []
+        return await children_or_watch(self._client, ids_path(group), watch)
 
     async def _plan(
         self, group: str, generation: Generation, members: Sequence[MemberRecord]
@@ -148,6 +141,6 @@ class GroupStore:
         return stage, SetData(root, data), clean
 
     async def _commit(self, claim: Claim, groups: Sequence[Sequence[Op]]) -> None:
-        for result in await self._claims.commit_groups(claim, groups):
+        for result in await write_claimed(self._client, claim, groups):
             if isinstance(result, ZkError):
                 raise result

@@ -6,13 +6,13 @@ Answers to: ``kafka.zk.KafkaZkClient`` (``getAllIsrChangeNotifications``, ``prop
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeVar
 
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.stores.paths import ensure, read
-from kafkalite.zk.zk_client import NoNodeError, Watch, ZkClient
+from kafkalite.zk.stores.paths import children_of_ensured, read
+from kafkalite.zk.zk_client import Watch, ZkClient
 from kafkalite.zk.znodes import notifications
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
@@ -31,23 +31,10 @@ class NotificationStore:
         names, found = await self._read(notifications.ISR_CHANGES, notifications.decode_isr_change, watch)
         return names, list(dict.fromkeys(tp for partitions in found for tp in partitions))
 
-    async def delete_isr_changes(self, names: Iterable[str], session: int | None = None) -> None:
-        """Remove notifications that were dealt with."""
-        await self._delete(notifications.ISR_CHANGES, names, session)
-
-    async def create_isr_change(self, partitions: Iterable[TopicPartition], session: int | None = None) -> None:
-        """Tell the controller whose ISR changed."""
-        data = notifications.encode_isr_change(partitions)
-        await self._client.create(notifications.ISR_CHANGE_PREFIX, data, sequence=True, session=session)
-
     async def log_dir_events(self, watch: Watch | None = None) -> tuple[list[str], list[int]]:
         """Names of the events, and the brokers that lost a log directory (each once)."""
         names, found = await self._read(notifications.LOG_DIR_EVENTS, notifications.decode_log_dir_event, watch)
         return names, list(dict.fromkeys(found))
-
-    async def delete_log_dir_events(self, names: Iterable[str], session: int | None = None) -> None:
-        """Remove events that were dealt with."""
-        await self._delete(notifications.LOG_DIR_EVENTS, names, session)
 
     async def create_log_dir_event(self, broker_id: int, session: int | None = None) -> None:
         """Tell the controller that a log directory of ``broker_id`` failed."""
@@ -55,11 +42,7 @@ class NotificationStore:
         await self._client.create(notifications.LOG_DIR_EVENT_PREFIX, data, sequence=True, session=session)
 
     async def _read(self, path: str, decode: Callable[[bytes], T], watch: Watch | None) -> tuple[list[str], list[T]]:
-        try:
-            names = sorted(await self._client.get_children(path, watch))
-        except NoNodeError:
-            await ensure(self._client, path)
-            names = sorted(await self._client.get_children(path, watch))
+        names = sorted(await children_of_ensured(self._client, path, watch))
         values = []
         for entry in await gather(read(self._client, f"{path}/{name}") for name in names):
             if entry is None:
@@ -69,12 +52,3 @@ class NotificationStore:
             except MalformedZnodeError as error:
                 log.warning("ignored: %s", error)
         return names, values
-
-    async def _delete(self, path: str, names: Iterable[str], session: int | None) -> None:
-        await gather(self._delete_one(f"{path}/{name}", session) for name in names)
-
-    async def _delete_one(self, path: str, session: int | None) -> None:
-        try:
-            await self._client.delete(path, session=session)
-        except NoNodeError:
-            return

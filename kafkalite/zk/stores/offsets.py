@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
 from kafkalite.zk.stores.paths import children, read
-from kafkalite.zk.zk_client import NoNodeError, Watch, ZkClient, ZnodeStat
+from kafkalite.zk.zk_client import Watch, ZkClient, ZnodeStat
 from kafkalite.zk.znodes import consumers, offsets
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 from kafkalite.zk.znodes.names import decode_name
@@ -66,22 +66,6 @@ class OffsetStore:
         """All groups."""
         return sorted(map(decode_name, await children(self.client, consumers.CONSUMERS)))
 
-    async def names(self, path: str, watch: Watch | None = None) -> list[str]:
-        """Children of ``path``, none where it does not exist; ``watch`` sees the next change either way."""
-        while True:
-            try:
-                return await self.client.get_children(path, watch)
-            except NoNodeError:
-                if watch is None or await self.client.exists(path, watch) is None:
-                    return []
-
-    async def data(self, path: str, watch: Watch | None = None) -> tuple[bytes, ZnodeStat] | None:
-        """Data and stat, or ``None`` where there is no such znode; ``watch`` sees the next change either way."""
-        while True:
-            found = await read(self.client, path, watch)
-            if found is not None or watch is None or await self.client.exists(path, watch) is None:
-                return found
-
     async def offset(self, group: str, tp: TopicPartition, watch: Watch | None = None) -> StoredOffset | None:
         """What ``group`` has of ``tp``; ``watch`` sees the next change either way. Raises ``MalformedZnodeError``.
 
@@ -102,8 +86,8 @@ class OffsetStore:
     async def offsets(self, group: str) -> dict[TopicPartition, StoredOffset]:
         """All that ``group`` has, without a watch; what cannot be understood is left out."""
         above = consumers.offsets_path(group)
-        names = await self.names(above)
-        listed = await gather(self.names(f"{above}/{name}") for name in names)
+        names = await children(self.client, above)
+        listed = await gather(children(self.client, f"{above}/{name}") for name in names)
         tps = [
             TopicPartition(decode_name(name), int(number))
             for name, numbers in zip(names, listed, strict=True)
@@ -121,8 +105,8 @@ class OffsetStore:
     async def has_any(self, group: str) -> bool:
         """Whether ``group`` has an offset, without a watch."""
         above = consumers.offsets_path(group)
-        for name in await self.names(above):
-            if await self.names(f"{above}/{name}"):
+        for name in await children(self.client, above):
+            if await children(self.client, f"{above}/{name}"):
                 return True
         return False
 

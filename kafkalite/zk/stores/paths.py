@@ -49,9 +49,36 @@ async def read(client: ZkClient, path: str, watch: Watch | None = None) -> tuple
         return None
 
 
+async def read_or_watch(client: ZkClient, path: str, watch: Watch | None) -> tuple[bytes, ZnodeStat] | None:
+    """Data and stat, or ``None`` where there is no such znode; ``watch`` sees the next change either way."""
+    while True:
+        found = await read(client, path, watch)
+        if found is not None or watch is None or await client.exists(path, watch) is None:
+            return found
+
+
 async def children(client: ZkClient, path: str) -> list[str]:
     """Names of the children; none where there is no such znode."""
     try:
         return await client.get_children(path)
     except NoNodeError:
         return []
+
+
+async def children_or_watch(client: ZkClient, path: str, watch: Watch | None) -> list[str]:
+    """Names of the children, none where there is no such znode; ``watch`` sees the next change either way."""
+    while True:
+        try:
+            return await client.get_children(path, watch)
+        except NoNodeError:
+            if watch is None or await client.exists(path, watch) is None:
+                return []
+
+
+async def children_of_ensured(client: ZkClient, path: str, watch: Watch | None) -> list[str]:
+    """Names of the children of a container, which is created where it is missing; ``watch`` sees the next one."""
+    try:
+        return await client.get_children(path, watch)
+    except NoNodeError:
+        await ensure(client, path)
+        return await client.get_children(path, watch)

@@ -15,7 +15,7 @@ from kafkalite.cluster.topic_names import is_valid_topic, topic_fault
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.zk.stores.paths import ensure
+from kafkalite.zk.stores.paths import children_of_ensured, ensure, read, read_or_watch
 from kafkalite.zk.zk_client import (
     Check,
     Create,
@@ -26,7 +26,6 @@ from kafkalite.zk.zk_client import (
     SetData,
     Watch,
     ZkClient,
-    ZnodeStat,
 )
 from kafkalite.zk.znodes import config as config_znodes
 from kafkalite.zk.znodes import topics
@@ -50,11 +49,7 @@ class TopicStore:
 
         A name that Kafka does not allow is left out: a znode written by hand has it, and no folder could be made of it.
         """
-        try:
-            names = await self._client.get_children(topics.TOPICS, watch)
-        except NoNodeError:
-            await ensure(self._client, topics.TOPICS)
-            names = await self._client.get_children(topics.TOPICS, watch)
+        names = await children_of_ensured(self._client, topics.TOPICS, watch)
         wrong = {name for name in names if not is_valid_topic(name)}
         for name in sorted(wrong - self._refused):
             log.error("topic %r is ignored: %s; delete the znode %s", name, topic_fault(name), topics.topic_path(name))
@@ -74,11 +69,8 @@ class TopicStore:
 
         Raises :class:`MalformedZnodeError`.
         """
-        try:
-            data, stat = await self._client.get(topics.topic_path(topic), watch)
-        except NoNodeError:
-            return None
-        return topics.decode_topic(topic, data), stat.version
+        found = await read(self._client, topics.topic_path(topic), watch)
+        return None if found is None else (topics.decode_topic(topic, found[0]), found[1].version)
 
     async def assignments(
         self, names: Iterable[str], watch: Watch | None = None
@@ -137,16 +129,8 @@ class TopicStore:
 
         ``topic_id`` and ``assignment`` are handed through into the value. Raises :class:`MalformedZnodeError`.
         """
-        path = topics.state_path(tp)
-        while True:
-            found: tuple[bytes, ZnodeStat]
-            try:
-                found = await self._client.get(path, watch)
-            except NoNodeError:
-                if watch is None or await self._client.exists(path, watch) is None:
-                    return None
-                continue
-            return topics.decode_state(tp, found[0], found[1], topic_id, assignment)
+        found = await read_or_watch(self._client, topics.state_path(tp), watch)
+        return None if found is None else topics.decode_state(tp, *found, topic_id, assignment)
 
     async def states(
         self,

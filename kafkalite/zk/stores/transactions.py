@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kafkalite.common.tasks import gather
-from kafkalite.zk.stores.claims import Claim, ClaimStore
+from kafkalite.zk.stores.claims import Claim, write_claimed
 from kafkalite.zk.stores.paths import children, ensure, read
 from kafkalite.zk.zk_client import (
     Check,
@@ -51,9 +51,8 @@ class TransactionStore:
     ``partitions`` is how many state partitions are made where ``/transactions`` does not exist yet.
     """
 
-    def __init__(self, client: ZkClient, claims: ClaimStore, partitions: int) -> None:
+    def __init__(self, client: ZkClient, partitions: int) -> None:
         self._client = client
-        self._claims = claims
         self._new_count = partitions
         self._count = 0
 
@@ -150,7 +149,7 @@ class TransactionStore:
         return await self._write(claim, [SetData(path, data, version)], metadata)
 
     async def _write(self, claim: Claim, ops: list[Op], metadata: TransactionMetadata) -> Stored:
-        [result] = await self._claims.commit_groups(claim, [ops])
+        [result] = await write_claimed(self._client, claim, [ops])
         if isinstance(result, ZkError):
             raise result
         stat = result[-1]
@@ -165,7 +164,7 @@ class TransactionStore:
             [Delete(transactions.id_path(at, each.metadata.transactional_id), each.version)]
             for at, each in zip(number, stored, strict=True)
         ]
-        results = await self._claims.commit_groups(claim, groups)
+        results = await write_claimed(self._client, claim, groups)
         return [not isinstance(result, ZkError) for result in results]
 
     async def topic_exists(self, topic: str) -> bool:

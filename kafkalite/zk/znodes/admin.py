@@ -52,11 +52,6 @@ def decode_reassignment(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
     }
 
 
-def encode_preferred_election(partitions: Iterable[TopicPartition]) -> bytes:
-    """The partitions whose preferred replica shall lead."""
-    return encode_partitions(partitions)
-
-
 def decode_preferred_election(data: bytes) -> list[TopicPartition]:
-    """The reverse. Raises :class:`MalformedZnodeError`."""
+    """The partitions whose preferred replica shall lead. Raises :class:`MalformedZnodeError`."""
     return [tp for tp, _ in partition_entries(data, PREFERRED_REPLICA_ELECTION)]

@@ -1,10 +1,12 @@
-"""``coordinator`` and ``coordinator_epoch``: who coordinates what lies beside them.
+"""Claims: the ephemeral znode of the broker that controls or coordinates, and the epoch that each claim raises.
 
-Answers to: nothing in Kafka; ``/controller`` and ``/controller_epoch`` once more, for groups and transactions. Pure.
+Answers to: ``kafka.zk.{ControllerZNode,ControllerEpochZNode}``; each group and each state partition of the transactions
+has such a pair of its own, which Kafka does not know. Pure.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, to_json
@@ -12,23 +14,43 @@ from kafkalite.zk.znodes.codec import MalformedZnodeError, from_json, integer, t
 INITIAL_EPOCH: Final = 0
 
 
-def coordinator_path(base: str) -> str:
-    """The ephemeral claim of the broker that coordinates ``base``."""
-    return f"{base}/coordinator"
+@dataclass(frozen=True, slots=True)
+class ClaimZnodes:
+    """The pair below a base path: ``<base>/<name>``, ephemeral, and ``<base>/<name>_epoch``, persistent.
+
+    ``version`` and ``more`` stand in the claim beside the broker's id and the time.
+    """
+
+    name: str
+    version: int
+    more: tuple[tuple[str, int], ...] = ()
+
+    def claim_path(self, base: str) -> str:
+        """The ephemeral claim on ``base``."""
+        return f"{base}/{self.name}"
+
+    def epoch_path(self, base: str) -> str:
+        """How often ``base`` was claimed; every write under a claim checks the version of this znode."""
+        return f"{base}/{self.name}_epoch"
+
+    def encode_claim(self, broker_id: int, timestamp_ms: int) -> bytes:
+        """What the broker that claims writes."""
+        value = {"version": self.version, "brokerid": broker_id, "timestamp": str(timestamp_ms), **dict(self.more)}
+        return to_json(value)
 
 
-def epoch_path(base: str) -> str:
-    """How often ``base`` was claimed; every write of its coordinator checks the version of this znode."""
-    return f"{base}/coordinator_epoch"
+COORDINATOR_CLAIM: Final = ClaimZnodes("coordinator", 1)
+"""Beside what it claims: a group, or a state partition of the transactions."""
 
-
-def encode_claim(broker_id: int, timestamp_ms: int) -> bytes:
-    """What a coordinator writes (version 1)."""
-    return to_json({"version": 1, "brokerid": broker_id, "timestamp": str(timestamp_ms)})
+CONTROLLER_CLAIM: Final = ClaimZnodes("controller", 2, (("kraftControllerEpoch", -1),))
+CLUSTER: Final = ""
+"""The base of the controller's claim, which stands at the root."""
+CONTROLLER: Final = CONTROLLER_CLAIM.claim_path(CLUSTER)
+CONTROLLER_EPOCH: Final = CONTROLLER_CLAIM.epoch_path(CLUSTER)
 
 
 def decode_claim(path: str, data: bytes) -> int:
-    """Id of the broker that coordinates. Raises :class:`MalformedZnodeError`."""
+    """Id of the broker that claimed, from any version. Raises :class:`MalformedZnodeError`."""
     return integer(from_json(data, path).get("brokerid"), f"{path} brokerid")
 
 
@@ -42,4 +64,4 @@ def decode_epoch(path: str, data: bytes) -> int:
     try:
         return int(data)
     except ValueError:
-        raise MalformedZnodeError(f"{path}: not an epoch: {data!r}") from None
+        raise MalformedZnodeError(f"{path}: not a number: {data[:100]!r}") from None

@@ -47,12 +47,12 @@ class Broker:
             house.clock,
             house.config,
             lambda tp: tp in house.partitions,
-            TransactionStore(self.client, claims, 50),
+            TransactionStore(self.client, 50),
         )
         self.groups = GroupCoordinator(
             broker_id,
             claims,
-            GroupStore(self.client, claims),
+            GroupStore(self.client),
             self.offsets,
             house.metadata,
             house.clock,

@@ -25,7 +25,7 @@ class Broker:
         self.id = broker_id
         self.client: MemoryZkClient = house.server.client()
         self.claims = ClaimStore(self.client, house.clock)
-        self.transactions = TransactionStore(self.client, self.claims, 50)
+        self.transactions = TransactionStore(self.client, 50)
         self.offsets = OffsetManager(
             self.client, house.clock, house.config, lambda tp: tp in house.partitions, self.transactions
         )

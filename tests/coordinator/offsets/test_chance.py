@@ -243,7 +243,7 @@ class Decider:
         self.world = world
         self.client = world.house.server.client()
         self.claims = ClaimStore(self.client, world.house.clock)
-        self.store = TransactionStore(self.client, self.claims, 50)
+        self.store = TransactionStore(self.client, 50)
         self.offsets = OffsetManager(self.client, world.house.clock, world.house.config, lambda _: True, self.store)
         self.stored: Stored | None = None
 

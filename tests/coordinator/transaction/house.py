@@ -126,7 +126,7 @@ class Node:
         self.house = house
         self.client: MemoryZkClient = house.server.client()
         self.claims = ClaimStore(self.client, house.clock)
-        self.store = TransactionStore(self.client, self.claims, COUNT)
+        self.store = TransactionStore(self.client, COUNT)
         self.coordinator = TransactionCoordinator(
             broker_id,
             self.claims,

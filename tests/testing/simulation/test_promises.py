@@ -165,7 +165,9 @@ def heartbeat(house: House, generation: int, member: str) -> None:
 def claimed() -> House:
     """A group that broker 1 coordinates, in generation 2."""
     house = House()
-    house.put(claims.coordinator_path(consumers.group_path("g")), claims.encode_claim(1, 0))
+    house.put(
+        claims.COORDINATOR_CLAIM.claim_path(consumers.group_path("g")), claims.COORDINATOR_CLAIM.encode_claim(1, 0)
+    )
     house.put(generation_path("g"), encode_generation(Generation(2)))
     return house
 
@@ -192,7 +194,7 @@ def test_of_two_with_one_instance_one_is_confirmed() -> None:
 @pytest.mark.parametrize(("later", "fine"), [(3.4, True), (3.6, False)])
 def test_without_its_claim_a_coordinator_gives_up(later: float, fine: bool) -> None:
     house = claimed()
-    path = claims.coordinator_path(consumers.group_path("g"))
+    path = claims.COORDINATOR_CLAIM.claim_path(consumers.group_path("g"))
     del house.nodes[path]
     house.promises.committed(9, [ZnodeChange(Kind.DELETED, path)])
     house.now = later
@@ -204,7 +206,7 @@ def test_without_its_claim_a_coordinator_gives_up(later: float, fine: bool) -> N
 @pytest.mark.parametrize(("later", "fine"), [(3.4, True), (3.6, False)])
 def test_a_coordinator_that_knows_that_it_is_cut_off_gives_up(later: float, fine: bool) -> None:
     house = claimed()
-    path = claims.coordinator_path(consumers.group_path("g"))
+    path = claims.COORDINATOR_CLAIM.claim_path(consumers.group_path("g"))
     house.suspended_at = 4.0
     house.now = 7.0
     del house.nodes[path]

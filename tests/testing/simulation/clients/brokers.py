@@ -13,7 +13,6 @@ from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.apis.services import BrokerServices
 from kafkalite.broker.config_keys import BROKER_CONFIGS
 from kafkalite.broker.coordinators import Coordinators
-from kafkalite.broker.stores import Stores
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import FileRegion, Part, TopicPartition
@@ -30,6 +29,7 @@ from kafkalite.testing.history.events import Event, LogEntry, Replica
 from kafkalite.testing.simulation.clients.host import ClientHost, Link
 from kafkalite.testing.simulation.clients.records import identity_of
 from kafkalite.zk.stores.paths import ensure_paths
+from kafkalite.zk.stores.stores import Stores
 from tests.replication.simulation import TP, SimBroker, SimCluster
 
 LATENCY = 0.002

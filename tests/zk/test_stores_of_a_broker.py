@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from kafkalite.broker.stores import Stores
 from kafkalite.common.tasks import deferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZooKeeper
+from kafkalite.zk.stores.stores import Stores
 
 
 def test_a_lost_connection_delays_the_word_of_a_failed_log_directory() -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.tasks import Future, spawn
-from kafkalite.controller.ports import ControllerStores
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.brokers import BrokerStore
+from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.config import ConfigStore
 from kafkalite.zk.stores.controller import ControllerStore
 from kafkalite.zk.stores.isr import IsrStore
@@ -22,6 +22,7 @@ from kafkalite.zk.stores.paths import ensure_paths
 from kafkalite.zk.stores.producer_ids import ProducerIdStore
 from kafkalite.zk.stores.topics import TopicStore
 from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError, ZkClient
+from kafkalite.zk.znodes.claims import CONTROLLER_CLAIM
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ class Stores:
     topics: TopicStore
     isr: IsrStore
     controller: ControllerStore
+    controller_claims: ClaimStore
     config: ConfigStore
     admin: AdminStore
     notifications: NotificationStore
@@ -54,7 +56,8 @@ class Stores:
             BrokerStore(client, clock, session_timeout + CONFLICT_GRACE, rng),
             TopicStore(client),
             IsrStore(client),
-            ControllerStore(client, clock),
+            ControllerStore(client),
+            ClaimStore(client, clock, CONTROLLER_CLAIM),
             ConfigStore(client, clock.time_ms),
             AdminStore(client),
             NotificationStore(client),
@@ -64,10 +67,6 @@ class Stores:
     async def prepare(self) -> None:
         """Create the persistent paths that every broker relies on."""
         await ensure_paths(self.client)
-
-    def for_controller(self) -> ControllerStores:
-        """What the controller is handed."""
-        return ControllerStores(self.brokers, self.topics, self.controller, self.config, self.admin, self.notifications)
 
     def tell_log_dir_event(self, broker_id: int, clock: Clock) -> None:
         """Let the controller know, by a notification, that ``broker_id`` has other replicas than it was told to have.

@@ -12,12 +12,13 @@ import psutil
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from kafkalite.spark import sink
+from kafkalite.spark import exactly_once
 from kafkalite.spark.client.transactions import TransactionClient
 from kafkalite.spark.decision import End, Known, RecordDecision, Step
-from kafkalite.spark.sink import Committer, StreamWriter
+from kafkalite.spark.exactly_once import Committer
 from kafkalite.spark.sink_options import SinkOptions
 from kafkalite.spark.source import KafkaliteDataSource
+from kafkalite.spark.writers import StreamWriter
 
 WRITE, PREPARE, COMMIT = "write", "prepare", "commit"
 BEFORE, AFTER = "before the decision", "after the decision"
@@ -60,7 +61,7 @@ class KillingWriter(StreamWriter):
         return message
 
     def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  (Spark's name)
-        sink.Committer = lambda *given: KillingCommitter(self.file, *given)  # type: ignore[assignment, misc]
+        exactly_once.Committer = lambda *given: KillingCommitter(self.file, *given)  # type: ignore[assignment, misc]
         super().commit(messages, batchId)
 
 

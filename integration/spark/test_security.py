@@ -23,12 +23,12 @@ from kafkalite.spark.client.cluster import ClusterConnections
 from kafkalite.spark.client.config import ClientConfig
 from kafkalite.spark.client.errors import AuthenticationError, KafkaClientError
 from kafkalite.spark.client.fetch import LATEST, fetch_range, list_offsets
+from kafkalite.spark.exactly_once import commit, write_attempt
 from kafkalite.spark.offsets import OffsetRange
 from kafkalite.spark.options import SourceOptions
 from kafkalite.spark.reading import read_range
-from kafkalite.spark.sink import commit, write_attempt
+from kafkalite.spark.row_writer import write_at_least_once
 from kafkalite.spark.sink_options import SinkOptions
-from kafkalite.spark.writer import write_at_least_once
 
 TOPIC = TopicPartition("secret", 0)
 WRITTEN = TopicPartition("written", 0)

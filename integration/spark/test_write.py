@@ -119,8 +119,8 @@ def test_a_named_write_happens_once(
     assert left_open(transactions, topic) == []
 
 
-# trap: kafkalite/spark/writer.py: Spark has no Python sink for output mode `update`: a micro-batch written by hand must
-# count once.
+# trap: kafkalite/spark/writers.py: Spark has no Python sink for output mode `update`: a micro-batch written by hand
+# must count once.
 def test_a_micro_batch_written_by_hand_happens_once(
     spark: SparkSession, shared_cluster: LocalCluster, read: Read, transactions: TransactionClient
 ) -> None:

@@ -58,7 +58,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
     def writer(self, schema: Any, overwrite: bool) -> Any:
         """For batch queries. Raises ``OptionError``."""
         from kafkalite.spark.sink_options import SinkOptions
-        from kafkalite.spark.writer import BatchWriter, check_schema
+        from kafkalite.spark.writers import BatchWriter, check_schema
 
         if overwrite:
             raise OptionError(
@@ -71,9 +71,8 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: ARG002, N802  (complete mode appends, as in Spark's sink)
         """For streaming queries. Raises ``OptionError``."""
-        from kafkalite.spark.sink import StreamWriter
         from kafkalite.spark.sink_options import SinkOptions
-        from kafkalite.spark.writer import check_schema
+        from kafkalite.spark.writers import StreamWriter, check_schema
 
         options = SinkOptions.parse(self.options)
         check_schema(schema, options.topic)

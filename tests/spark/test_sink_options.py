@@ -8,7 +8,7 @@ import pytest
 
 from kafkalite.spark.options import OptionError
 from kafkalite.spark.sink_options import BATCH_BYTES, SinkOptions
-from kafkalite.spark.writer import batch_of
+from kafkalite.spark.writers import batch_of
 
 BASE = {"kafka.bootstrap.servers": "h:1"}
 

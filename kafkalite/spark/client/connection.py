@@ -54,7 +54,7 @@ class SparkConnection:
             self._socket.settimeout(config.request_timeout_ms / 1000)
             self._ask_versions()
             if config.sasl is not None:
-                authenticate(self, config.sasl)
+                authenticate(str(self), self.ask, config.sasl)
         except BaseException:
             self.closed = True
             plain.close()

@@ -12,16 +12,17 @@ import contextlib
 import socket
 import ssl
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.spark.client.config import ClientConfig, SaslConfig, SslConfig
 from kafkalite.spark.client.errors import AuthenticationError, BrokerUnreachableError
 
-if TYPE_CHECKING:
-    from kafkalite.spark.client.connection import SparkConnection
+Ask = Callable[[int, dict[str, Any], int], Any]
+"""Sends a request: API key, fields, newest version; returns the decoded answer."""
 
 
 def wrap(plain: socket.socket, host: str, config: ClientConfig) -> ssl.SSLSocket:
@@ -59,25 +60,25 @@ def context(config: SslConfig) -> ssl.SSLContext:
     return found
 
 
-def authenticate(connection: SparkConnection, config: SaslConfig) -> None:
-    """SASL by SaslHandshake and SaslAuthenticate. Raises :class:`AuthenticationError`."""
+def authenticate(broker: str, ask: Ask, config: SaslConfig) -> None:
+    """SASL by SaslHandshake and SaslAuthenticate, sent by ``ask``. Raises :class:`AuthenticationError`."""
     from kafka.net.sasl.plain import SaslMechanismPlain
     from kafka.net.sasl.scram import SaslMechanismScram
 
     mechanism = (SaslMechanismPlain if config.mechanism == "PLAIN" else SaslMechanismScram)(
         sasl_mechanism=config.mechanism, sasl_plain_username=config.username, sasl_plain_password=config.password
     )
-    answer = connection.ask(ApiKey.SASL_HANDSHAKE, {"mechanism": config.mechanism}, 1)
+    answer = ask(ApiKey.SASL_HANDSHAKE, {"mechanism": config.mechanism}, 1)
     if answer.error_code:
         raise AuthenticationError(
-            f"broker {connection} refuses {config.mechanism}: it has {', '.join(answer.mechanisms) or 'no mechanism'}"
+            f"broker {broker} refuses {config.mechanism}: it has {', '.join(answer.mechanisms) or 'no mechanism'}"
         )
     while not mechanism.is_done():
-        answer = connection.ask(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": mechanism.auth_bytes()}, 1)
+        answer = ask(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": mechanism.auth_bytes()}, 1)
         if answer.error_code:
             name = ErrorCode(answer.error_code).name
-            raise AuthenticationError(f"broker {connection}: {answer.error_message or name}")
+            raise AuthenticationError(f"broker {broker}: {answer.error_message or name}")
         try:
             mechanism.receive(bytes(answer.auth_bytes))
         except (ValueError, KeyError) as error:
-            raise AuthenticationError(f"broker {connection}: {error}") from None
+            raise AuthenticationError(f"broker {broker}: {error}") from None

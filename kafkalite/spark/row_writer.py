@@ -1,6 +1,6 @@
-"""A batch query's result into topics: at least once, or once where the write has a name.
+"""One task's rows into topics: Arrow record batches in, acknowledged records out.
 
-Answers to: ``org.apache.spark.sql.kafka010.{KafkaBatchWrite,KafkaWriter,KafkaWriteTask}``. Blocking shell.
+Answers to: ``org.apache.spark.sql.kafka010.{KafkaWriteTask,KafkaRowWriter}``. Blocking shell.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
@@ -22,37 +21,11 @@ from kafkalite.spark.client.produce import BatchSender
 from kafkalite.spark.client.transactions import InitializedProducer, TransactionClient
 from kafkalite.spark.errors import KafkaWriteError
 from kafkalite.spark.housekeeping import settle
-from kafkalite.spark.options import OptionError
 from kafkalite.spark.reading import worker_cluster
 from kafkalite.spark.sink_options import SinkOptions
 
 OPEN_BYTES = 32 << 20
 """Bytes of batches that are being filled, of all partitions together."""
-_COLUMNS = {
-    "topic": ("string",),
-    "key": ("string", "binary"),
-    "value": ("string", "binary"),
-    "headers": ("array<struct<key:string,value:binary>>",),
-    "partition": ("int",),
-    "timestamp": ("timestamp",),
-}
-
-
-def check_schema(schema: StructType, topic: str | None) -> None:
-    """Whether such columns can be written; ``topic``: what the option says. Raises ``OptionError`` in Spark's words."""
-    found = {field.name: field.dataType.simpleString() for field in schema.fields}
-    if topic is None and "topic" not in found:
-        raise OptionError(
-            "topic option required when no 'topic' attribute is present. Use the topic option for setting a topic."
-        )
-    if "value" not in found:
-        raise OptionError("Required attribute 'value' not found")
-    for name, allowed in _COLUMNS.items():
-        kind = found.get(name, allowed[0])
-        if name == "topic" and topic is not None:
-            continue
-        if kind not in allowed and not kind.startswith("string collate"):
-            raise OptionError(f"{name} attribute unsupported type {kind}. {name} must be a(n) {' or '.join(allowed)}")
 
 
 class RowWriter:
@@ -226,45 +199,3 @@ def write_at_least_once(options: SinkOptions, batches: Iterator[Any]) -> WriterC
         return Written(writer.rows)
     finally:
         writer.close()
-
-
-class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """``df.write.format("kafkalite")``: at least once, or once under the name ``kafkalite.batchId``.
-
-    In a stream's ``foreachBatch``, ``kafkalite.queryId`` and the batch's number are that name: they are remembered as
-    the stream sink's are, the last one only.
-    """
-
-    def __init__(self, options: SinkOptions) -> None:
-        self.options = options
-        self.nonce = os.urandom(6).hex()
-
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """One task's rows."""
-        if self.options.batch_id is None:
-            return write_at_least_once(self.options, iterator)
-        from kafkalite.spark.sink import write_attempt
-
-        return write_attempt(self.options, *batch_of(self.options), self.nonce, iterator)
-
-    def commit(self, messages: list[Any]) -> None:
-        """All tasks are through."""
-        settle()
-        if self.options.batch_id is not None:
-            from kafkalite.spark.sink import commit
-
-            commit(self.options, messages)
-
-    def abort(self, messages: list[Any]) -> None:
-        """A task failed, or :meth:`commit` did."""
-        if self.options.batch_id is not None:
-            from kafkalite.spark.sink import abort
-
-            abort(self.options, messages, *batch_of(self.options))
-
-
-def batch_of(options: SinkOptions) -> tuple[str, int]:
-    """The query and the micro-batch as which a named batch write takes part in what is made for streams."""
-    if options.query is not None:
-        return options.query, int(options.batch_id or 0)
-    return f"batch-{options.batch_id}", 0

@@ -14,15 +14,16 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.record.batch import iter_headers
 from kafkalite.record.records import iter_records
-from kafkalite.spark import writer
+from kafkalite.spark import row_writer
 from kafkalite.spark.client.cluster import ClusterConnections, TopicState
 from kafkalite.spark.client.errors import KafkaClientError
 from kafkalite.spark.client.transactions import InitializedProducer
 from kafkalite.spark.errors import KafkaWriteError
 from kafkalite.spark.options import OptionError
+from kafkalite.spark.row_writer import RowWriter
 from kafkalite.spark.sink_options import SinkOptions
 from kafkalite.spark.source import KafkaliteDataSource
-from kafkalite.spark.writer import BatchWriter, RowWriter, check_schema
+from kafkalite.spark.writers import BatchWriter, check_schema
 from tests.spark.client.stand_ins import CONFIG
 
 WHO = InitializedProducer("x", 7, 1)
@@ -80,7 +81,7 @@ class Topics(ClusterConnections):
 
 @pytest.fixture(autouse=True)
 def sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "BatchSender", Sent)
+    monkeypatch.setattr(row_writer, "BatchSender", Sent)
 
 
 def writer_of(
@@ -123,7 +124,7 @@ def test_full_batches_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     made, _, _ = writer_of({"t": 1}, kafka__batch__size="1000")
     made.write(rows(["x" * 100] * 25))
     assert [len(values) for _, values in Sent.last.batches] == [8, 8, 8]
-    monkeypatch.setattr(writer, "OPEN_BYTES", 50)
+    monkeypatch.setattr(row_writer, "OPEN_BYTES", 50)
     made.write(rows(["y"]))
     assert [len(values) for _, values in Sent.last.batches] == [8, 8, 8, 2]
 

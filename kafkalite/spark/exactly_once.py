@@ -1,19 +1,19 @@
-"""A stream's rows into topics, each once for readers with ``read_committed``.
+"""A batch's rows into topics, each once for readers with ``read_committed``: the tasks write in open transactions, the
+driver decides which of them count.
 
-Answers to: ``org.apache.spark.sql.kafka010.KafkaStreamingWrite``, which writes at least once. Blocking shell around
+Answers to: nothing in Spark, whose Kafka sink writes at least once. Blocking shell around
 :mod:`kafkalite.spark.decision`.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from typing import Any
 
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from kafkalite.common.types import TopicPartition
 from kafkalite.spark.attempts import (
@@ -46,13 +46,12 @@ from kafkalite.spark.decision import (
 from kafkalite.spark.errors import KafkaWriteError
 from kafkalite.spark.housekeeping import settle
 from kafkalite.spark.reading import worker_cluster
+from kafkalite.spark.row_writer import RowWriter
 from kafkalite.spark.sink_options import SinkOptions
-from kafkalite.spark.writer import RowWriter, write_at_least_once
 
 log = logging.getLogger(__name__)
 COMMIT_TIMEOUT_MS = 60_000
 """How long the transaction that records a decision may be open."""
-_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 class AttemptMessage(WriterCommitMessage):  # type: ignore[misc]
@@ -69,35 +68,6 @@ class AttemptMessage(WriterCommitMessage):  # type: ignore[misc]
         self.topics = topics
         self.rows = rows
         self.skipped = skipped
-
-
-class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """``df.writeStream.format("kafkalite")``: exactly once, or at least once with ``kafkalite.exactlyOnce=false``."""
-
-    def __init__(self, options: SinkOptions) -> None:
-        self.options = options
-        self.nonce = os.urandom(6).hex()
-
-    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """One task attempt's rows of a micro-batch."""
-        if not self.options.exactly_once:
-            return write_at_least_once(self.options, iterator)
-        context = TaskContext.get()
-        query = context and context.getLocalProperty(_QUERY)
-        batch = context and context.getLocalProperty(_BATCH)
-        if query is None or batch is None:
-            raise KafkaWriteError(f"the task knows no {_QUERY} or {_BATCH}: set kafkalite.exactlyOnce=false")
-        return write_attempt(self.options, query, int(batch), self.nonce, iterator)
-
-    def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: ARG002, N803  (Spark's signature)
-        """Make the rows of the batch visible. Raises ``DecisionError`` and ``KafkaClientError``."""
-        if self.options.exactly_once:
-            commit(self.options, messages)
-
-    def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  (as above)
-        """Give the batch's rows up, unless they were decided."""
-        if self.options.exactly_once:
-            abort(self.options, messages, None, batchId)
 
 
 def write_attempt(options: SinkOptions, query: str, batch_id: int, nonce: str, batches: Iterator[Any]) -> Any:

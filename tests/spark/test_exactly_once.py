@@ -9,13 +9,13 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.spark import sink
+from kafkalite.spark import exactly_once
 from kafkalite.spark.attempts import Attempt, AttemptDecision, DecisionError, committer_of, group_of, to_chunks
 from kafkalite.spark.client.cluster import ClusterConnections, TopicState
 from kafkalite.spark.client.errors import KafkaClientError
 from kafkalite.spark.client.transactions import CommittedOffset, Described, InitializedProducer
 from kafkalite.spark.errors import KafkaWriteError
-from kafkalite.spark.sink import AttemptMessage, OpenedAttempt, abort, commit
+from kafkalite.spark.exactly_once import AttemptMessage, OpenedAttempt, abort, commit
 from kafkalite.spark.sink_options import SinkOptions
 from tests.spark.client.stand_ins import CONFIG
 
@@ -102,8 +102,8 @@ class OneTopic(ClusterConnections):
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
-    monkeypatch.setattr(sink, "TransactionClient", lambda _cluster: made)
-    monkeypatch.setattr(sink, "ClusterConnections", OneTopic)
+    monkeypatch.setattr(exactly_once, "TransactionClient", lambda _cluster: made)
+    monkeypatch.setattr(exactly_once, "ClusterConnections", OneTopic)
     return made
 
 
@@ -117,7 +117,7 @@ def test_a_commit(world: World) -> None:
     commit(OPTIONS, said(A, None, B))
     names = sorted([A.name(QUERY), B.name(QUERY)])
     assert world.calls == [
-        ("init", committer_of(QUERY), sink.COMMIT_TIMEOUT_MS),
+        ("init", committer_of(QUERY), exactly_once.COMMIT_TIMEOUT_MS),
         "fetch",
         ("describe", names),
         ("record", committer_of(QUERY), group_of(QUERY)),
@@ -173,10 +173,10 @@ def test_an_abort(world: World) -> None:
     world.record(AttemptDecision(BATCH - 1, (earlier,)))
     abort(OPTIONS, [None, *said(A)], None, BATCH)
     assert {world.state(each) for each in (A, B)} == {"Empty"}
-    assert world.calls[0] == ("init", committer_of(QUERY), sink.COMMIT_TIMEOUT_MS)
+    assert world.calls[0] == ("init", committer_of(QUERY), exactly_once.COMMIT_TIMEOUT_MS)
 
 
-# trap: kafkalite/spark/sink.py: Spark aborts a batch that was already decided.
+# trap: kafkalite/spark/exactly_once.py: Spark aborts a batch that was already decided.
 def test_an_abort_leaves_what_was_decided(world: World) -> None:
     """Spark aborts a batch whose commit failed, too: when that had recorded its decision, it stands."""
     world.open(A, B)

@@ -10,7 +10,7 @@ from typing import Any
 
 from kafkalite.broker.config import BrokerConfig
 from kafkalite.controller.ports import ControllerConfig
-from kafkalite.network.server import NetworkLimits
+from kafkalite.network.limits import NetworkLimits
 from kafkalite.replication.replication_config import ReplicationConfig
 
 DEFAULT_INFLIGHT_BYTES = 512 << 20

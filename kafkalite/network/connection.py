@@ -9,22 +9,58 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from kafkalite.common.types import Part
+from kafkalite.common.types import FileRegion, Part
+from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.output_queue import OutputQueue, RegionError, WriteResult
-from kafkalite.network.request import ConnectionInfo, Request
+from kafkalite.network.rate_limited_log import RateLimitedLog
+from kafkalite.network.request import ConnectionInfo, Request, RequestHandler
+from kafkalite.network.request_memory import RequestMemory
 from kafkalite.protocol.api_keys import is_flexible
 from kafkalite.protocol.errors import ProtocolError
 from kafkalite.protocol.frames import FrameParser, parse_request_header
-
-if TYPE_CHECKING:
-    from kafkalite.network.server import KafkaServer
+from kafkalite.protocol.memory import FramePool
 
 log = logging.getLogger(__name__)
 
 _HEAD = struct.Struct(">ii")
 _API_VERSIONS = 18
+
+
+class ConnectionHost(Protocol):
+    """What a connection shares with the others of its broker: ``kafkalite.network.server.KafkaServer``."""
+
+    reactor: Any
+    handler: RequestHandler
+    limits: NetworkLimits
+    memory: RequestMemory
+    pool: FramePool
+    complaints: RateLimitedLog
+    scratch: bytearray
+    """Where small requests are read into."""
+    view: memoryview
+    """``scratch``, as a view."""
+    is_stopping: bool
+
+    @property
+    def now(self) -> Callable[[], float]:
+        """The monotonic clock, in seconds."""
+
+    def enter(self) -> None:
+        """An event of a connection begins."""
+
+    def leave(self) -> None:
+        """It is over: write what other connections were answered meanwhile."""
+
+    def mark(self, connection: Connection) -> None:
+        """``connection`` has something to write, or may read again: settle it once the event is over."""
+
+    def warm(self, region: FileRegion, done: Callable[[Exception | None], None]) -> None:
+        """Bring ``region`` into memory off the reactor, then clear its ``cold`` and call ``done``."""
+
+    def forget(self, connection: Connection) -> None:
+        """``connection`` is closed."""
 
 
 class Connection:
@@ -57,7 +93,7 @@ class Connection:
         "parser",
     )
 
-    def __init__(self, server: KafkaServer, sock: Any, ip: str, info: ConnectionInfo) -> None:
+    def __init__(self, server: ConnectionHost, sock: Any, ip: str, info: ConnectionInfo) -> None:
         self._server = server
         self._sock = sock
         self.fd: int = sock.fileno()
@@ -99,9 +135,9 @@ class Connection:
             return
         server = self._server
         parser = self.parser
-        if server.is_starved and not parser.held:
+        if server.memory.is_exhausted and not parser.held:
             self.stop_reading()
-            server.starve(self)
+            server.memory.wait(self._mark)
             return
         target = parser.target(server.view)
         try:
@@ -124,7 +160,7 @@ class Connection:
             for frame in frames:
                 size += len(frame)
             held = parser.held
-            server.memory += size + held - self._held
+            server.memory.held += size + held - self._held
             self._inflight += size
             self._held = held
             if frames:
@@ -181,7 +217,7 @@ class Connection:
                 header, body = parse_request_header(view)
                 request = Request(header, view[body:], self, received, len(frame), self._next)
                 self._next += 1
-                server.outstanding += 1
+                server.memory.outstanding += 1
                 handle(request)
                 if self.closed:
                     return
@@ -199,9 +235,9 @@ class Connection:
             return
         request.answered = True
         self._inflight -= request.size
-        server = self._server
-        server.outstanding -= 1
-        server.release(request.size)
+        memory = self._server.memory
+        memory.outstanding -= 1
+        memory.release(request.size)
         if request.sequence != self._due:
             if self._early is None:
                 self._early = {}
@@ -217,9 +253,14 @@ class Connection:
                 self._due += 1
                 if parts is not None:
                     self._emit(request, parts)
-        if not self._busy and not self.dirty:
+        if not self._busy:
+            self._mark()
+
+    def _mark(self) -> None:
+        """Settle once the event is over."""
+        if not self.dirty and not self.closed:
             self.dirty = True
-            server.mark(self)
+            self._server.mark(self)
 
     def _emit(self, request: Request, parts: list[Part]) -> None:
         header = request.header
@@ -281,9 +322,8 @@ class Connection:
             return
         if error is not None:
             self._drop(str(error))
-        elif not self.dirty:
-            self.dirty = True
-            self._server.mark(self)
+        else:
+            self._mark()
 
     def start_reading(self) -> None:
         """Let the reactor call :meth:`doRead`."""
@@ -324,12 +364,12 @@ class Connection:
         self._sock.close()
         self.output.clear()
         unanswered = self._next - self._due - (len(self._early) if self._early else 0)
-        server.outstanding -= unanswered
+        server.memory.outstanding -= unanswered
         self._early = self._backlog = None
         # A half-read frame goes with its sender.
         self.parser = FrameParser(0)
         server.forget(self)
-        server.release(self._inflight + self._held)
+        server.memory.release(self._inflight + self._held)
         self._inflight = self._held = 0
         waiting, self.info.waiting = self.info.waiting, None
         if waiting:

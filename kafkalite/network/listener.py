@@ -6,10 +6,10 @@ Answers to: ``kafka.network.Acceptor``. Reactor shell.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
-if TYPE_CHECKING:
-    from kafkalite.network.server import KafkaServer
+from kafkalite.network.rate_limited_log import RateLimitedLog
 
 log = logging.getLogger(__name__)
 
@@ -18,18 +18,30 @@ ACCEPT_PAUSE = 1.0
 
 
 class Listener:
-    """Accepts connections for a server, a few at a time so that nobody waits for a flood of them."""
+    """Accepts connections, a few at a time, because open connections would have to wait for a flood of new ones.
+
+    ``accepted`` is called with each socket, its address and the listener's ``name``.
+    """
 
     AT_ONCE = 64
 
-    def __init__(self, server: KafkaServer, sock: Any, name: str) -> None:
-        self._server = server
+    def __init__(
+        self,
+        reactor: Any,
+        sock: Any,
+        name: str,
+        accepted: Callable[[Any, Any, str], object],
+        complaints: RateLimitedLog,
+    ) -> None:
+        self._reactor = reactor
         self._sock = sock
+        self._accepted = accepted
+        self._complaints = complaints
         self.name = name
         self.port: int = sock.getsockname()[1]
         self._fd: int = sock.fileno()
         self._open = True
-        server.reactor.addReader(self)
+        reactor.addReader(self)
 
     def fileno(self) -> int:
         """See Twisted's ``IFileDescriptor``."""
@@ -45,7 +57,7 @@ class Listener:
         self.close()
 
     def doRead(self) -> None:  # noqa: N802
-        """Somebody knocks."""
+        """Connections wait to be accepted."""
         for _ in range(self.AT_ONCE):
             if not self._open:
                 return
@@ -55,19 +67,19 @@ class Listener:
                 return
             except OSError as error:
                 # Without descriptors accepting would fail, and the reactor call again, for ever.
-                self._server.complaints.warning("cannot accept a connection: %s", error)
-                self._server.reactor.removeReader(self)
-                self._server.reactor.callLater(ACCEPT_PAUSE, self._resume)
+                self._complaints.warning("cannot accept a connection: %s", error)
+                self._reactor.removeReader(self)
+                self._reactor.callLater(ACCEPT_PAUSE, self._resume)
                 return
-            self._server.accepted(sock, address, self.name)
+            self._accepted(sock, address, self.name)
 
     def _resume(self) -> None:
         if self._open:
-            self._server.reactor.addReader(self)
+            self._reactor.addReader(self)
 
     def close(self) -> None:
         """Accept no more."""
         if self._open:
             self._open = False
-            self._server.reactor.removeReader(self)
+            self._reactor.removeReader(self)
             self._sock.close()

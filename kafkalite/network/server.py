@@ -14,7 +14,6 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -23,10 +22,12 @@ from kafkalite.common.tasks import Executor, Future, deferred
 from kafkalite.common.types import FileRegion
 from kafkalite.network.connection import Connection
 from kafkalite.network.heap import give_back
+from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.listener import Listener
 from kafkalite.network.output_queue import is_resident, read_ahead
 from kafkalite.network.rate_limited_log import RateLimitedLog
 from kafkalite.network.request import ConnectionInfo, RequestHandler
+from kafkalite.network.request_memory import RequestMemory
 from kafkalite.network.sockets import OsSockets, Sockets
 from kafkalite.protocol.memory import FramePool
 
@@ -42,28 +43,6 @@ SWEEP = 5.0
 """Seconds between looks at what has become idle, at most."""
 BUSY = 200
 """So many events in that time are load; once it is over, memory goes back to the system."""
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkLimits:
-    """Bounds. Bytes, counts and seconds.
-
-    ``max_inflight_bytes`` bounds the requests of all connections that are in memory at once, ``max_inflight_requests``,
-    ``max_unsent_bytes`` and, of those, ``max_unsent_memory`` that are not in files, what one connection may have under
-    way before it is read no further. Buffer sizes of -1 leave the choice to the system.
-    """
-
-    max_request_bytes: int = 104_857_600
-    max_connections: int = 2_147_483_647
-    max_connections_per_ip: int = 2_147_483_647
-    idle_timeout: float = 600.0
-    max_inflight_bytes: int = 268_435_456
-    max_inflight_requests: int = 1000
-    max_unsent_bytes: int = 67_108_864
-    max_unsent_memory: int = 1_048_576
-    backlog: int = 512
-    send_buffer_bytes: int = -1
-    receive_buffer_bytes: int = -1
 
 
 class KafkaServer:
@@ -86,8 +65,7 @@ class KafkaServer:
         self.view = memoryview(self.scratch)
         self.pool = FramePool(POOL)
         self.complaints = RateLimitedLog(log, now)
-        self.memory = 0
-        self.outstanding = 0
+        self.memory = RequestMemory(self.limits.max_inflight_bytes)
         self.is_stopping = False
         self._executor = executor
         self._sockets = sockets or OsSockets(reactor)
@@ -101,7 +79,6 @@ class KafkaServer:
         self._was_busy = False
         self._dirty: list[Connection] = []
         self._flush_planned = False
-        self._starved: list[Connection] = []
         self._sweeper: Any = None
         self._drained: Future[None] | None = None
 
@@ -133,7 +110,7 @@ class KafkaServer:
         bound, self._bound = self._bound, []
         for sock, listener in bound:
             self._sockets.listen(sock, self.limits.backlog)
-            self._listeners.append(Listener(self, sock, listener))
+            self._listeners.append(Listener(self.reactor, sock, listener, self.accepted, self.complaints))
         if self._sweeper is None:
             self._plan_sweep()
 
@@ -157,7 +134,7 @@ class KafkaServer:
         return len(self._connections)
 
     def accepted(self, sock: Any, address: Any, listener: str) -> None:
-        """A listener accepted ``sock``."""
+        """Take over a socket that a listener accepted, or refuse it."""
         ip = address[0] if isinstance(address, tuple) else str(address)
         limits = self.limits
         why = ""
@@ -214,27 +191,6 @@ class KafkaServer:
         if self._was_busy and not busy:
             give_back()
         self._was_busy = busy
-
-    # Memory.
-
-    @property
-    def is_starved(self) -> bool:
-        """Whether no new requests may be read until some that are under way have been answered."""
-        return self.memory > self.limits.max_inflight_bytes and self.outstanding > 0
-
-    def starve(self, connection: Connection) -> None:
-        """Read ``connection`` again once there is memory."""
-        self._starved.append(connection)
-
-    def release(self, size: int) -> None:
-        """``size`` bytes of requests are no longer under way."""
-        self.memory -= size
-        if self._starved and not self.is_starved:
-            starved, self._starved = self._starved, []
-            for connection in starved:
-                if not connection.closed and not connection.dirty:
-                    connection.dirty = True
-                    self.mark(connection)
 
     # Answers are written when the event that caused them is over, so that many share one call.
 

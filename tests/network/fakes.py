@@ -14,8 +14,9 @@ from twisted.internet.task import Clock
 from kafkalite.common.tasks import Future
 from kafkalite.network import output_queue
 from kafkalite.network.connection import Connection
+from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.request import Request
-from kafkalite.network.server import KafkaServer, NetworkLimits
+from kafkalite.network.server import KafkaServer
 from kafkalite.protocol.frames import request_header
 
 

@@ -35,7 +35,8 @@ class ListeningSocket(FakeSocket):
 def listener() -> tuple[Harness, ListeningSocket, Listener]:
     harness = Harness()
     sock = ListeningSocket()
-    return harness, sock, Listener(harness.server, sock, "EXTERNAL")
+    server = harness.server
+    return harness, sock, Listener(server.reactor, sock, "EXTERNAL", server.accepted, server.complaints)
 
 
 def test_all_that_wait_are_accepted() -> None:

@@ -15,8 +15,8 @@ from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import FileRegion
 from kafkalite.network import output_queue
+from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.request import Request
-from kafkalite.network.server import NetworkLimits
 from kafkalite.network.sockets import OsSockets
 from tests.network.fakes import FakeSocket, Harness, ManualExecutor, answers, echo, frame, memory_files
 
@@ -34,7 +34,7 @@ def test_pipelined_requests_are_answered_in_one_write() -> None:
     harness.receive(sock, connection, b"".join(frame(i, b"b%d" % i) for i in range(5)))
     assert answers(sock.sent) == [(i, b"b%d" % i) for i in range(5)]
     assert sock.sends == 1
-    assert harness.server.memory == 0
+    assert harness.server.memory.held == 0
 
 
 def test_bytes_may_come_one_at_a_time() -> None:
@@ -61,7 +61,7 @@ def test_answers_leave_in_the_order_of_the_requests() -> None:
     second.respond_nothing()
     harness.reactor.turn()
     assert answers(sock.sent) == [(1, b"1"), (3, b"3"), (4, b"4")]
-    assert harness.server.outstanding == connection.outstanding == 0
+    assert harness.server.memory.outstanding == connection.outstanding == 0
 
 
 def test_a_second_answer_is_ignored() -> None:
@@ -72,7 +72,7 @@ def test_a_second_answer_is_ignored() -> None:
     harness.handler.requests[0].respond([b"again"])
     harness.reactor.turn()
     assert answers(sock.sent) == [(1, b"1")]
-    assert (harness.server.memory, harness.server.outstanding) == (0, 0)
+    assert (harness.server.memory.held, harness.server.memory.outstanding) == (0, 0)
 
 
 def test_flexible_answers_have_tagged_headers_but_api_versions_has_not() -> None:
@@ -258,7 +258,7 @@ def test_memory_is_bounded_over_all_connections() -> None:
     greedy, greedy_connection = harness.client()
     modest, modest_connection = harness.client()
     harness.receive(greedy, greedy_connection, frame(1, bytes(150_000)))
-    assert harness.server.is_starved
+    assert harness.server.memory.is_exhausted
     harness.receive(modest, modest_connection, frame(2))
     assert len(harness.handler.requests) == 1
     assert modest_connection not in harness.reactor.readers
@@ -274,15 +274,15 @@ def test_memory_is_given_back_by_those_who_leave() -> None:
     sock, connection = harness.client()
     harness.receive(sock, connection, frame(1, bytes(90_000)) + frame(2, bytes(80_000))[:70_000])
     harness.receive(sock, connection, b"")
-    assert harness.server.memory > 150_000
+    assert harness.server.memory.held > 150_000
     sock.ended = True
     harness.handler.requests[0].respond([b"x"])
     harness.reactor.turn()
     connection.doRead()
     assert sock.closed
-    assert (harness.server.memory, harness.server.outstanding, harness.server.connections) == (0, 0, 0)
+    assert (harness.server.memory.held, harness.server.memory.outstanding, harness.server.connections) == (0, 0, 0)
     harness.handler.requests[0].respond([b"too late"])
-    assert harness.server.memory == 0
+    assert harness.server.memory.held == 0
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -294,10 +294,10 @@ def test_leaving_with_requests_under_way(early: bool) -> None:
         harness.handler.requests[1].respond([b"2"])
     sock.ended = True
     connection.doRead()
-    assert (harness.server.memory, harness.server.outstanding) == (0, 0)
+    assert (harness.server.memory.held, harness.server.memory.outstanding) == (0, 0)
     for request in harness.handler.requests:
         request.respond([b"late"])
-    assert (harness.server.memory, harness.server.outstanding) == (0, 0)
+    assert (harness.server.memory.held, harness.server.memory.outstanding) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +320,7 @@ def test_malformed_frames_close_the_connection_with_one_line(
     with caplog.at_level(logging.WARNING):
         harness.receive(sock, connection, frame(1, b"good") + data)
     assert sock.closed
-    assert harness.server.memory == 0
+    assert harness.server.memory.held == 0
     assert len(caplog.records) == 1
     assert text in caplog.text
     assert "10.0.0.1" in caplog.text
@@ -398,7 +398,7 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
         harness.receive(busy, busy_connection, frame(1))
     closed = [sock.closed for sock in (idle, half, waiting, stuck, busy)]
     assert closed == [True, True, False, True, False]
-    assert harness.server.memory == harness.handler.requests[0].size
+    assert harness.server.memory.held == harness.handler.requests[0].size
 
 
 def test_stopping_gives_answers_that_are_under_way() -> None:
@@ -444,7 +444,7 @@ def test_random_bytes_leave_no_memory_behind_and_disturb_nobody() -> None:
         if number % 100 == 0:
             harness.receive(healthy, healthy_connection, frame(number, b"ping"))
     assert answers(healthy.sent) == [(number, b"ping") for number in range(0, 5_000, 100)]
-    assert (harness.server.memory, harness.server.outstanding, harness.server.connections) == (0, 0, 1)
+    assert (harness.server.memory.held, harness.server.memory.outstanding, harness.server.connections) == (0, 0, 1)
 
 
 def test_memory_goes_back_to_the_system_once_the_load_is_over(monkeypatch: pytest.MonkeyPatch) -> None:

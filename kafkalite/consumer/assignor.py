@@ -1,9 +1,9 @@
-"""Who reads which partition: ranges of the partitions over the sorted streams of all members.
+"""The assignment of partitions: ranges of the partitions over the sorted streams of all members.
 
 Answers to: ``kafka.consumer.{PartitionAssignor,RangeAssignor,AssignmentContext,ConsumerThreadId}``. Pure.
 
-There is no coordinator: every member computes the assignment of all from what it reads in ZooKeeper, and takes
-its own part. Members that read the same come to the same; those that did not collide at the owner znodes and try again.
+There is no coordinator: every member computes the assignment of all members from what it reads in ZooKeeper, and takes
+its own part. Members that read the same compute the same; others collide at the owner znodes and try again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkalite.common.types import TopicPartition
 
 
 class ThreadId(NamedTuple):
-    """One stream of one member; as text it is what an owner znode holds."""
+    """One stream of one member; its text is the content of an owner znode."""
 
     consumer: str
     number: int
@@ -27,11 +27,11 @@ class ThreadId(NamedTuple):
 def assign(
     members: Mapping[str, Mapping[str, int]], partitions: Mapping[str, Sequence[int]]
 ) -> dict[TopicPartition, ThreadId]:
-    """Each partition's reader.
+    """The stream that reads each partition.
 
-    ``members``: consumer id → topic → streams. ``partitions``: topic → its partitions. Topic by topic, the sorted
-    partitions are cut into as many ranges as there are streams; where that does not come out even the first streams
-    have one more; where there are more streams than partitions, the last have none.
+    ``members``: consumer id → topic → streams. ``partitions``: topic → its partitions. For each topic the sorted
+    partitions are cut into as many ranges as there are streams. If the number does not divide evenly, the first streams
+    get one more; if there are more streams than partitions, the last streams get none.
     """
     owners: dict[TopicPartition, ThreadId] = {}
     for topic, numbers in partitions.items():
@@ -48,7 +48,7 @@ def assign(
 
 
 def threads_of(topic: str, members: Mapping[str, Mapping[str, int]]) -> list[ThreadId]:
-    """All streams that read ``topic``, in the order on which all members agree: that of Java's strings."""
+    """All streams that read ``topic``, in the order of Java's strings, because all members must agree on the order."""
     threads = [
         ThreadId(consumer, number) for consumer, topics in members.items() for number in range(topics.get(topic, 0))
     ]

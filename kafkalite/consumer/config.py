@@ -16,25 +16,25 @@ _RESETS = {"smallest": SMALLEST, "earliest": SMALLEST, "largest": LARGEST, "late
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """One setting a field: ``auto_commit_enable`` is Kafka's ``auto.commit.enable``. Times are milliseconds.
+    """Each field is one setting: ``auto_commit_enable`` is Kafka's ``auto.commit.enable``. Times are milliseconds.
 
-    Raises :class:`ConfigError` for a value that makes no sense.
+    Raises :class:`ConfigError` for an invalid value.
     """
 
     zookeeper_connect: str
     """``host:port[,host:port…][/chroot]``"""
     group_id: str
     consumer_id: str = ""
-    """Last part of the member's name; empty: host, time and chance, as Kafka does it."""
+    """Last part of the member's name; empty: host name, time and random digits, as in Kafka."""
     client_id: str = ""
-    """What the brokers see; empty: the group's name."""
+    """The client id that brokers see; empty: the group's name."""
     zookeeper_session_timeout_ms: int = 6000
-    """How long a member may be silent before it counts as dead and the others take over."""
+    """How long a member may be silent before it counts as dead and its partitions go to the other members."""
     zookeeper_connection_timeout_ms: int = 6000
     auto_commit_enable: bool = True
     auto_commit_interval_ms: int = 60_000
     auto_offset_reset: str = LARGEST
-    """Where to begin without a committed offset, or with one that the log no longer has: smallest or largest."""
+    """Where to begin if there is no committed offset, or if the log no longer has it: smallest or largest."""
     rebalance_max_retries: int = 4
     rebalance_backoff_ms: int = 2000
     queued_max_message_chunks: int = 2
@@ -44,7 +44,7 @@ class ConsumerConfig:
     fetch_min_bytes: int = 1
     fetch_wait_max_ms: int = 100
     consumer_timeout_ms: int = -1
-    """The iteration ends where nothing comes for so long; -1: never."""
+    """The iteration ends if no record comes for this long; -1: never."""
     exclude_internal_topics: bool = True
 
     def __post_init__(self) -> None:

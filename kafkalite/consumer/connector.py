@@ -25,17 +25,17 @@ from kafkalite.zk.kazoo_client import KazooZkClient
 
 
 class ZooKeeperConsumer:
-    """One member, with one stream of records, of a group that coordinates itself through ZooKeeper.
+    """One member, with one stream of records, of a group that is coordinated through ZooKeeper only.
 
     ``zookeeper``: ``host:port[,host:port…][/chroot]``. ``topics``: names, or a :class:`Subscription` (which may be an
     expression). ``settings``: the fields of :class:`ConsumerConfig`, as ``auto_offset_reset="smallest"``.
 
-    The constructor joins the group and returns once this member has its part of the partitions. It may share the group
-    with other processes, of any language, that speak the same znodes. For more parallelism start more of them.
+    The constructor joins the group and returns once this member has its part of the partitions. Processes in any
+    language that use the same znodes may be members of the same group. For more parallelism start more members.
 
-    Raises :class:`~kafkalite.common.errors.StartupError` where ZooKeeper does not answer, ``ConfigError``, and
-    :class:`ConsumerRebalanceFailedError`, as iterating does where that befalls the group later. Iterate, :meth:`commit`
-    and :meth:`close` in one thread.
+    Raises :class:`~kafkalite.common.errors.StartupError` if ZooKeeper does not answer, ``ConfigError``, and
+    :class:`ConsumerRebalanceFailedError`; iterating raises the last one, too, if a later rebalance fails. Iterate,
+    :meth:`commit` and :meth:`close` in one thread.
     """
 
     def __init__(self, zookeeper: str, group: str, topics: Sequence[str] | Subscription, **settings: Any) -> None:
@@ -63,13 +63,13 @@ class ZooKeeperConsumer:
             raise
 
     def assignment(self) -> frozenset[TopicPartition]:
-        """The partitions that this member reads now; none in the middle of a rebalance."""
+        """The partitions that this member reads now; none during a rebalance."""
         return self._rebalancer.owned
 
     def poll(self, timeout: float | None = None) -> Record | None:
-        """The next record; ``None`` where none comes within ``timeout`` seconds (without it: waits).
+        """The next record; ``None`` if none comes within ``timeout`` seconds (``None``: wait for ever).
 
-        The record before it counts as read, and is part of the next commit. Raises :class:`ConsumerClosedError`,
+        The previous record counts as read, and is part of the next commit. Raises :class:`ConsumerClosedError`,
         :class:`ConsumerRebalanceFailedError`.
         """
         if self._closed:
@@ -77,7 +77,7 @@ class ZooKeeperConsumer:
         return self._stream.next(timeout)
 
     def __iter__(self) -> Iterator[Record]:
-        """Records for ever, or until none comes for ``consumer.timeout.ms``."""
+        """Records without end, or until none comes for ``consumer.timeout.ms``."""
         wait = self.config.consumer_timeout_ms
         while not self._closed:
             record = self.poll(None if wait < 0 else wait / 1000)
@@ -86,10 +86,10 @@ class ZooKeeperConsumer:
             yield record
 
     def commit(self) -> dict[TopicPartition, int]:
-        """Write how far this member has read, the last record that it got included, where that is not written yet.
+        """Write how far this member has read, including the last record handed out, where that is not written yet.
 
-        Returns what was written, once ZooKeeper has it. In the middle of a rebalance it waits for its end, and finds
-        nothing to write: what was not committed before may be read again. Raises ``ZkError``.
+        Returns the written offsets, once ZooKeeper has them. During a rebalance it waits for its end, and then has
+        nothing to write: records that were not committed before may be read again. Raises ``ZkError``.
         """
         if self._closed:
             raise ConsumerClosedError(self.consumer_id)
@@ -97,7 +97,7 @@ class ZooKeeperConsumer:
         return self._loop.run(self._rebalancer.commit)
 
     def close(self) -> None:
-        """Commit (where ``auto.commit.enable``, the last record included), give everything back, leave the group."""
+        """Commit (with ``auto.commit.enable``, including the last record), release all partitions, leave the group."""
         if not self._closed:
             self._stream.settle()
             self._stop()
@@ -108,7 +108,7 @@ class ZooKeeperConsumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close; where an exception came from the work on a record, that record does not count as read."""
+        """Close. If the application's work on a record raised an exception, that record does not count as read."""
         if error is None:
             self.close()
         elif not self._closed:
@@ -136,5 +136,5 @@ class ZooKeeperConsumer:
 
 
 def _own_name() -> str:
-    """Host, time and chance, as Kafka's consumers call themselves."""
+    """Host name, time and random digits, as Kafka's consumers name themselves."""
     return f"{socket.gethostname()}-{time.time_ns() // 1_000_000}-{uuid.uuid4().hex[:8]}"

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 
 class ConsumerRebalanceFailedError(Exception):
-    """The members did not come to agree within ``rebalance.max.retries`` attempts; the text says who was in the way.
+    """The group could not be rebalanced within ``rebalance.max.retries`` attempts; the text names what was in the way.
 
-    The 0.8 consumer only logged this where it happened in the background, and then read nothing for ever.
+    The 0.8 consumer only logged this if it happened in the background, and then never read again.
     """
 
 

@@ -1,10 +1,10 @@
-"""Fetching: one thread that brings the records of the partitions that are ours into the stream.
+"""Fetching: one thread that puts the records of this member's partitions into the stream.
 
 Answers to: ``kafka.consumer.{ConsumerFetcherManager,ConsumerFetcherThread}``. Reactor shell (a thread, kafka-python).
 
-Who leads a partition, and what to do when that changes, is kafka-python's part: it is used with partitions assigned by
-hand, and knows of no group. Where the log does not have the offset that we want is decided here, so that the stream
-(and with it the next commit) knows of it.
+kafka-python finds the leaders of partitions and handles their changes; it is used with manually assigned partitions and
+without a group. An offset that the log no longer has is handled here, because the stream, and with it the next commit,
+must know the new position.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from kafkalite.consumer.stream import Record, Stream
 
 log = logging.getLogger(__name__)
 POLL_MS = 100
-"""How long one poll waits; a new plan is noticed as soon."""
+"""How long one poll waits, and so the longest time until a new plan is noticed."""
 RETRY_SECONDS = 0.2
 REQUEST_TIMEOUT_MS = 10_000
 RESET_TIMEOUT_MS = 3_000
 
 
 class _Plan:
-    """What to fetch: ``offsets`` is the next one of each partition, and goes on with what was fetched."""
+    """The partitions to fetch: ``offsets`` is the next one of each partition, and advances with what was fetched."""
 
     def __init__(self, generation: int, starts: Mapping[TopicPartition, int | None]) -> None:
         self.generation = generation
@@ -88,7 +88,7 @@ class ConsumerFetcher:
             self._drop_client()
 
     def _next_plan(self) -> _Plan | None:
-        """The plan, once there is something to fetch from somebody; ``None`` once closed."""
+        """The plan, once it has partitions and there are brokers to fetch from; ``None`` after :meth:`close`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or (self._plan.offsets and self._brokers))
             return None if self._closed else self._plan
@@ -101,7 +101,7 @@ class ConsumerFetcher:
             self._changed.wait_for(lambda: not self._is_current(plan), RETRY_SECONDS)
 
     def _fetch(self, plan: _Plan) -> None:
-        """Fetch by ``plan`` for as long as it holds. Raises what the library raises."""
+        """Fetch by ``plan`` for as long as it is current. Raises the library's exceptions."""
         from kafka import TopicPartition as LibraryPartition
         from kafka.errors import LogTruncationError, OffsetOutOfRangeError
 
@@ -127,7 +127,7 @@ class ConsumerFetcher:
                 plan.offsets[TopicPartition(*tp)] = batch[-1].offset + 1
 
     def _reset(self, plan: _Plan, client: Any, partitions: Sequence[TopicPartition]) -> None:
-        """``auto.offset.reset``."""
+        """Move ``partitions`` to the offset that ``auto.offset.reset`` says."""
         from kafka import TopicPartition as LibraryPartition
         from kafka.errors import LeaderNotAvailableError
 
@@ -144,7 +144,7 @@ class ConsumerFetcher:
             self._move(plan, client, tp, offset)
 
     def _truncate(self, plan: _Plan, client: Any, ends: Mapping[Any, Any]) -> None:
-        """After an unclean election the log ends, or another one begins, before what was read."""
+        """Begin again where the log diverged, if an unclean election changed records that were read already."""
         for tp, end in ends.items():
             if end is None:
                 self._reset(plan, client, [TopicPartition(*tp)])
@@ -160,7 +160,7 @@ class ConsumerFetcher:
         self._stream.move(plan.generation, tp, offset)
 
     def _connected(self) -> Any:
-        """The library's client; a new one where all brokers that the last one was told of are gone."""
+        """The library's client; a new one if none of the brokers that the old one was given is alive."""
         from kafka import KafkaConsumer
 
         brokers = self._brokers

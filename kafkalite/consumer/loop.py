@@ -1,4 +1,4 @@
-"""The consumer's own thread: what ZooKeeper says, timers and the reader's wishes become calls, one after another.
+"""The consumer's own thread: ZooKeeper's events, timers and the reader's calls, one after another.
 
 Answers to: ``org.I0Itec.zkclient.ZkEventThread`` and ``kafka.utils.KafkaScheduler``. Reactor shell (one thread).
 """
@@ -23,7 +23,7 @@ _Call = tuple[Callable[..., object], tuple[Any, ...]]
 
 
 class _Timer:
-    """A call that is to come."""
+    """A scheduled call."""
 
     __slots__ = ("call", "cancelled")
 
@@ -64,7 +64,7 @@ class LoopThread:
         return result.result(timeout)
 
     def stop(self) -> None:
-        """End the thread; what is queued or timed is forgotten."""
+        """End the thread; queued and scheduled calls are dropped."""
         self._calls.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join(10)

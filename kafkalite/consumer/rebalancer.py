@@ -1,16 +1,17 @@
-"""How the members of a group come to agree who reads what, without anybody in charge.
+"""How the members of a group agree which member reads which partition, without a coordinator.
 
 Answers to: ``ZookeeperConsumerConnector.ZKRebalancerListener`` and ``ZKSessionExpireListener``. Deterministic (through
 ``zk/zk_client``, a stream, a fetcher and a clock, all handed in).
 
-Whenever a watch says that members, topics or partitions changed, every member, by itself,
+When a watch says that members, topics or partitions changed, every member does the following by itself:
 
-1. reads who is there and what there is, arming the watches anew, and computes the assignment of all;
-2. where its own part has changed: stops fetching, commits how far it has read, gives all its partitions back;
-3. claims its new part, one ephemeral owner znode a partition. Where one is still taken (its owner is slower, or saw
-   less than we did) it gives back what it has, waits and begins again: ``rebalance.max.retries`` times;
-4. reads the committed offsets and begins to fetch. (The 0.8 consumer reads them before the claim, and so may miss the
-   last commit of the owner before it.)
+1. It reads the members, topics and partitions, sets the watches again, and computes the assignment of all members.
+2. If its own part has changed, it stops fetching, commits how far it has read, and releases all its partitions.
+3. It claims its new part: one ephemeral owner znode for each partition. If a partition still has an owner (which is
+   slower, or has seen older metadata), the member releases its claims, waits and begins again, at most
+   ``rebalance.max.retries`` times.
+4. It reads the committed offsets and begins to fetch. (The 0.8 consumer reads them before the claim, and so may miss
+   the last commit of the previous owner.)
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ log = logging.getLogger(__name__)
 
 
 class Fetching(Protocol):
-    """What the rebalancer asks of the fetcher."""
+    """The methods of the fetcher that the rebalancer calls."""
 
     def meet(self, brokers: list[str]) -> None:
         """These brokers (``host:port``) are alive now."""
 
     def fetch(self, generation: int, starts: Mapping[TopicPartition, int | None]) -> None:
-        """From now on fetch these partitions and no others; ``None``: from where ``auto.offset.reset`` leads to."""
+        """From now on fetch these partitions and no others; ``None``: begin where ``auto.offset.reset`` says."""
 
 
 class Rebalancer:
-    """One member's part in its group. All methods belong to the thread of ``clock`` and of the ZooKeeper client."""
+    """One member of the group. All methods must be called in the thread of ``clock`` and of the ZooKeeper client."""
 
     def __init__(
         self,
@@ -73,20 +74,20 @@ class Rebalancer:
         self._is_member = False
         self._is_closed = False
         self._owned: frozenset[TopicPartition] | None = None
-        """What is being read; ``None`` between two assignments."""
+        """The partitions being read; ``None`` between two assignments."""
         self._claimed: set[TopicPartition] = set()
-        """Whose owner znodes may be ours: all that have to be given back."""
+        """Partitions whose owner znodes may be this member's: all of them have to be released."""
         self._committed: dict[TopicPartition, int] = {}
         self._pause: Future[None] | None = None
         self._agreed: list[Future[None]] = []
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """What this member reads now."""
+        """The partitions that this member reads now."""
         return self._owned or frozenset()
 
     async def start(self) -> None:
-        """Join the group; returns once this member has its part. Raises :class:`ConsumerRebalanceFailedError`."""
+        """Join the group; returns once this member reads its part. Raises :class:`ConsumerRebalanceFailedError`."""
         agreed: Future[None] = Future()
         self._agreed.append(agreed)
         self._rebalance_soon()
@@ -95,9 +96,9 @@ class Rebalancer:
         await agreed
 
     async def commit(self) -> dict[TopicPartition, int]:
-        """Write how far this member has read, as far as that is not written yet; returns what was written.
+        """Write how far this member has read, where that is not written yet; returns the offsets that were written.
 
-        Waits for a rebalance that is under way. Raises ``ZkError``.
+        Waits for the end of a running rebalance. Raises ``ZkError``.
         """
         done: Future[dict[TopicPartition, int]] = Future()
 
@@ -111,7 +112,7 @@ class Rebalancer:
         return await done
 
     async def stop(self) -> None:
-        """Read no more and, where ``auto.commit.enable``, commit. The end of the session tells the others."""
+        """Stop reading and, with ``auto.commit.enable``, commit. The other members see the end of the session."""
         self._is_closed = True
         self._wake()
         done: Future[None] = Future()
@@ -130,7 +131,7 @@ class Rebalancer:
         await done
 
     def on_session(self, state: SessionState) -> None:
-        """The session's listener. While it is only suspended, reading goes on: the session may be alive."""
+        """The session's listener. Reading goes on while the session is only suspended: it may still be alive."""
         if state is SessionState.EXPIRED:
             log.warning("%s: the ZooKeeper session expired; joining again", self._registry.consumer_id)
             self._is_member = False
@@ -142,7 +143,7 @@ class Rebalancer:
     # Rebalancing
 
     def _changed(self, _: WatchEvent) -> None:
-        """The one watch on all that is read: whatever happened, read it all again."""
+        """The watch on everything that is read: any event makes the member read all of it again."""
         self._rebalance_soon()
 
     def _rebalance_soon(self) -> None:
@@ -152,7 +153,7 @@ class Rebalancer:
             self._lane.put(self._rebalance)
 
     async def _rebalance(self) -> None:
-        """Attempts until this member has its part (``syncedRebalance``)."""
+        """Make attempts until this member has its part (``syncedRebalance``)."""
         self._waiting = False
         name, problem = self._registry.consumer_id, ""
         for _ in range(self._config.rebalance_max_retries):
@@ -179,7 +180,7 @@ class Rebalancer:
         self._tell(failure)
 
     async def _attempt(self) -> list[TopicPartition]:
-        """One attempt; returns the partitions that somebody else still owns (none: it succeeded)."""
+        """One attempt; returns the partitions that another member still owns (none: it succeeded)."""
         registry = self._registry
         if not self._is_member:
             await registry.register(self._subscription, self._clock.time_ms())
@@ -207,7 +208,7 @@ class Rebalancer:
         return []
 
     async def _assignment(self) -> dict[TopicPartition, ThreadId]:
-        """What everybody is to read of what we read too, from what ZooKeeper says now; every read is watched."""
+        """Which member reads which partition of this member's topics, as ZooKeeper says now; each read sets a watch."""
         subscriptions = await self._registry.members(self._changed)
         existing: list[str] = []
         if any(subscription.is_wildcard for subscription in subscriptions.values()):
@@ -221,7 +222,7 @@ class Rebalancer:
         return assign(members, dict(zip(wanted, partitions, strict=True)))
 
     async def _give_back(self) -> None:
-        """Stop, commit, release: in this order, so that the next owner begins where we ended."""
+        """Stop, commit, release: in this order, so that the next owner begins where this member ended."""
         read = self._lose()
         if self._config.auto_commit_enable:
             await self._commit(read)
@@ -229,14 +230,14 @@ class Rebalancer:
         self._claimed.clear()
 
     def _lose(self) -> dict[TopicPartition, int]:
-        """Read nothing from this moment on; returns how far it had come."""
+        """Stop reading at once; returns how far each partition has been read."""
         self._owned = None
         read = self._stream.end()
         self._fetcher.fetch(self._stream.generation, {})
         return read
 
     async def _back_off(self, taken: Sequence[TopicPartition]) -> None:
-        """``rebalance.backoff.ms``, less where the first of what was taken becomes free, or something else changes."""
+        """Wait ``rebalance.backoff.ms``, or until one of the first of ``taken`` is free or anything else changes."""
         pause: Future[None] = Future()
         self._pause = pause
         timer = self._clock.call_later(self._config.rebalance_backoff_ms / 1000, self._wake)

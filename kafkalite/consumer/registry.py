@@ -1,9 +1,9 @@
-"""What the members of a group know of each other: their znodes, read under watches and written within one session.
+"""The znodes by which the members of a group know each other: read under watches, written within one session.
 
 Answers to: ``kafka.utils.{ZkUtils,ZKGroupDirs,ZKGroupTopicDirs}``. Deterministic (through ``zk/zk_client``).
 
-Everything ephemeral here, and every commit, is bound to the session: when that is over, another member may own what was
-ours, and a write that comes too late is never sent.
+Every ephemeral znode here, and every commit, is bound to the session: after its end another member may own the
+partitions of this one, so a late write is never sent.
 """
 
 from __future__ import annotations
@@ -40,39 +40,39 @@ class Registry:
         self.consumer_id = consumer_id
         self._client = client
 
-    # Who is there
+    # Members
 
     async def register(self, subscription: Subscription, now_ms: int) -> None:
-        """Become a member: the others see it and rebalance. Raises ``NodeExistsError`` where the name is taken."""
+        """Become a member: the others see it and rebalance. Raises ``NodeExistsError`` if the name is taken."""
         data = encode_consumer(ConsumerRegistration(subscription.streams, subscription.pattern, now_ms))
         path = f"{ids_path(self.group)}/{encode_name(self.consumer_id)}"
         if not await self._create(path, data):
             raise NodeExistsError(path)
 
     async def members(self, watch: Watch) -> dict[str, Subscription]:
-        """Consumer id → what it wants. ``watch`` sees who comes and who goes."""
+        """Consumer id → subscription. ``watch`` fires when members come or go."""
         ids = ids_path(self.group)
         names = await self._client.get_children(ids, watch)
         found = await gather(read(self._client, f"{ids}/{name}") for name in names)
         return {
             decode_name(name): Subscription.of(decode_consumer(f"{ids}/{name}", entry[0]))
             for name, entry in zip(names, found, strict=True)
-            if entry is not None  # gone meanwhile, as the watch will say
+            if entry is not None  # deleted since the list was read; the watch will fire
         }
 
-    # What there is to read, and where
+    # Topics, partitions and brokers
 
     async def topics(self, watch: Watch) -> list[str]:
-        """All topics. ``watch`` sees new ones."""
+        """All topics. ``watch`` fires when there are new ones."""
         return sorted(await self._client.get_children(TOPICS, watch))
 
     async def partitions(self, topic: str, watch: Watch) -> list[int]:
-        """The partitions of a topic; none where there is no such topic (yet). ``watch`` sees more of them."""
+        """The partitions of a topic; none if the topic does not exist (yet). ``watch`` fires when there are more."""
         found = await read_or_watch(self._client, topic_path(topic), watch)
         return [] if found is None else sorted(decode_topic(topic, found[0]).partitions)
 
     async def brokers(self, watch: Watch) -> list[str]:
-        """``host:port`` of each live broker. ``watch`` sees who comes and who goes."""
+        """``host:port`` of each live broker. ``watch`` fires when brokers come or go."""
         names = await self._client.get_children(IDS, watch)
         found = await gather(read(self._client, broker_path(int(name))) for name in names)
         brokers = [decode_broker(int(n), entry[0]) for n, entry in zip(names, found, strict=True) if entry is not None]
@@ -83,30 +83,30 @@ class Registry:
             if endpoint.security_protocol == "PLAINTEXT" and endpoint.listener != CONTROL_PLANE_LISTENER
         )
 
-    # Who reads what
+    # Owners
 
     async def claim(self, tp: TopicPartition, thread: ThreadId) -> bool:
-        """Become the owner of ``tp``; ``False`` where somebody else still is."""
+        """Become the owner of ``tp``; ``False`` if another member still owns it."""
         return await self._create(owner_path(self.group, tp), str(thread).encode())
 
     async def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Give partitions back, as far as they are ours."""
+        """Release those of ``partitions`` that this member owns."""
         await gather(self._release(owner_path(self.group, tp)) for tp in partitions)
 
     async def owner_is_gone(self, tp: TopicPartition, watch: Watch) -> bool:
-        """Whether nobody owns ``tp``; otherwise ``watch`` sees its owner go."""
+        """Whether ``tp`` has no owner; otherwise ``watch`` fires when its owner goes."""
         return await self._client.exists(owner_path(self.group, tp), watch) is None
 
-    # How far it has been read
+    # Offsets
 
     async def offset(self, tp: TopicPartition) -> int | None:
-        """The next offset to read, as whoever wrote it last says; ``None``: nobody did."""
+        """The next offset to read, as written last, by this member or any other program; ``None`` if there is none."""
         path = offset_path(self.group, tp)
         entry = await read(self._client, path)
         return None if entry is None else decode_offset(path, entry[0])
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write next offsets: the plain number, nothing beside it."""
+        """Write next offsets, each as a plain number."""
         session = self._client.session
         await gather(self._commit(offset_path(self.group, tp), offset, session) for tp, offset in offsets.items())
 
@@ -126,7 +126,7 @@ class Registry:
                 continue
 
     async def _create(self, path: str, data: bytes) -> bool:
-        """Create what is ephemeral, with its parents; ``True`` also where a lost answer left it ours already."""
+        """Create an ephemeral znode and its parents; ``True`` also if an earlier attempt whose answer was lost did."""
         session = self._client.session
         while True:
             try:

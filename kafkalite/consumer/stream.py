@@ -1,9 +1,9 @@
-"""From the fetcher to the reader: what was fetched and waits, what was handed out, how far it has been read.
+"""From the fetcher to the reader: fetched records that wait, the record handed out, and how far it has been read.
 
 Answers to: ``kafka.consumer.{KafkaStream,ConsumerIterator,PartitionTopicInfo}``. Deterministic (locks, no thread).
 
-A record counts as read once the next one is asked for: a reader killed over a record leaves it to its successor. (The
-0.8 consumer counts a record when it hands it out, and so may lose the one under way.)
+A record counts as read once the next one is requested: if a reader is killed while it processes a record, its successor
+reads that record again. (The 0.8 consumer counts a record when it hands it out, and so may lose the one in process.)
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Record:
 
 @dataclass(slots=True)
 class _InHand:
-    """The record that the reader has; ``position`` is where its partition's reading stood before it."""
+    """The record that the reader processes; ``position`` is how far its partition was read before this record."""
 
     record: Record
     generation: int
@@ -40,9 +40,9 @@ class _InHand:
 
 
 class Stream:
-    """The records of the partitions that this member owns now; three threads meet here.
+    """The records of the partitions that this member owns now. Used by three threads: reader, rebalancer, fetcher.
 
-    ``generation`` counts the assignments: what a fetch of an earlier one brings is dropped, and a record handed out
+    ``generation`` counts the assignments: records fetched for an earlier one are dropped, and a record handed out
     under an earlier one no longer counts. ``max_chunks``: how many fetched chunks may wait.
     """
 
@@ -59,9 +59,9 @@ class Stream:
     # The reader's side
 
     def next(self, timeout: float | None) -> Record | None:
-        """The next record; the one before it counts as read. ``None`` after ``timeout`` seconds, and once closed.
+        """The next record; the previous one counts as read. ``None`` after ``timeout`` seconds, and once closed.
 
-        Raises what :meth:`fail` was given.
+        Raises the error that :meth:`fail` was given.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._changed:
@@ -83,15 +83,15 @@ class Stream:
             return record
 
     def settle(self) -> None:
-        """Count the record in the reader's hand as read."""
+        """Count the record that the reader processes as read."""
         with self._changed:
             self._settle()
 
     # The rebalancer's side
 
     def begin(self, starts: Mapping[TopicPartition, int | None]) -> tuple[int, dict[TopicPartition, int | None]]:
-        """These partitions are ours, read as far as ``starts`` (``None``: never). Returns generation and where to
-        fetch from: what the reader has in hand is not fetched again."""
+        """Own these partitions from now on, read as far as ``starts`` (``None``: never). Returns the generation and the
+        offsets to fetch from: the record that the reader processes is not fetched again."""
         with self._changed:
             self.generation += 1
             self._positions = dict(starts)
@@ -106,7 +106,7 @@ class Stream:
             return self.generation, fetch
 
     def end(self) -> dict[TopicPartition, int]:
-        """No partition is ours any more: what waits is dropped. Returns how far each has been read, where it was."""
+        """Own no partition any more: waiting records are dropped. Returns how far each has been read, where it was."""
         with self._changed:
             read = self._read()
             self.generation += 1
@@ -116,18 +116,18 @@ class Stream:
             return read
 
     def read(self) -> dict[TopicPartition, int]:
-        """How far each partition of ours has been read: the next offset."""
+        """How far each owned partition has been read: the next offset."""
         with self._changed:
             return self._read()
 
     def fail(self, error: Exception) -> None:
-        """The reader gets ``error``, after what waits for it, until a new generation begins."""
+        """Raise ``error`` in the reader, after the waiting records, until a new generation begins."""
         with self._changed:
             self._failure = error
             self._changed.notify_all()
 
     def close(self) -> None:
-        """The reader gets no more than what waits for it."""
+        """The reader gets the waiting records and no more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -135,7 +135,7 @@ class Stream:
     # The fetcher's side
 
     def put(self, generation: int, tp: TopicPartition, records: Sequence[Record]) -> bool:
-        """Records of ``tp``, at least one; ``False`` where they are of an earlier generation, and dropped."""
+        """Add records of ``tp``, at least one; ``False`` if they are of an earlier generation and were dropped."""
         with self._changed:
             if generation != self.generation:
                 return False
@@ -144,13 +144,13 @@ class Stream:
             return True
 
     def move(self, generation: int, tp: TopicPartition, offset: int) -> None:
-        """``tp`` begins at ``offset``: it had no committed offset, or one that its log does not have."""
+        """Begin ``tp`` at ``offset``, because it has no committed offset, or one that its log no longer has."""
         with self._changed:
             if generation == self.generation:
                 self._positions[tp] = offset
 
     def wait_for_room(self, timeout: float) -> bool:
-        """Whether another chunk may come now, waiting up to ``timeout`` seconds for it."""
+        """Whether there is room for another chunk, after a wait of at most ``timeout`` seconds."""
         with self._changed:
             return self._changed.wait_for(lambda: len(self._chunks) < self._max_chunks, timeout)
 

@@ -1,8 +1,8 @@
-"""What a member wants to read: topics by name, or by a regular expression.
+"""The subscription of a member: topics by name, or by a regular expression.
 
 Answers to: ``kafka.consumer.{TopicCount,TopicFilter}`` (``StaticTopicCount``, ``WildcardTopicCount``). Pure.
 
-A member writes its subscription into its znode, expressions unexpanded: each reader expands them against the topics
+A member writes its subscription into its znode with expressions unexpanded: each reader expands them against the topics
 that it sees.
 """
 
@@ -20,7 +20,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state"})
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """``streams``: topic (or, where ``pattern`` is a list, expression) → number of streams that share it."""
+    """``streams``: topic (if ``pattern`` is a list: expression) → number of streams that share it."""
 
     streams: Mapping[str, int]
     pattern: str = STATIC
@@ -42,12 +42,12 @@ class Subscription:
 
     @classmethod
     def of(cls, registration: ConsumerRegistration) -> Subscription:
-        """What a member's znode says."""
+        """The subscription in a member's znode."""
         return cls(registration.subscription, registration.pattern)
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether topics that are yet to come may belong to it."""
+        """Whether topics that are created later may belong to the subscription."""
         return self.pattern != STATIC
 
     def topics(self, existing: Iterable[str], *, exclude_internal: bool = True) -> dict[str, int]:
@@ -65,5 +65,5 @@ class Subscription:
 
 
 def clean(expression: str) -> str:
-    """An expression as Kafka takes it: commas are alternatives, blanks and surrounding quotes mean nothing."""
+    """An expression in Kafka's form: commas separate alternatives; blanks and surrounding quotes are ignored."""
     return expression.strip().replace(",", "|").replace(" ", "").strip("\"'")

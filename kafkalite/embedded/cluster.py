@@ -1,9 +1,9 @@
-"""A whole cluster on this machine: a real ZooKeeper and brokers, each a process, described by ``DIR/cluster.json``.
+"""A whole cluster on this machine: a real ZooKeeper and brokers, each a process, recorded in ``DIR/cluster.json``.
 
 Answers to: ``kafka.testkit.KafkaClusterTestKit`` and the quick start's five terminals. Plain processes, no reactor.
 
-Everything that a cluster is lies in its directory, so that whoever comes later (``kafkalite cluster stop``, a test)
-finds it again: ``cluster.json`` with pids and ports, ``zookeeper/``, and ``broker-N/`` with ``server.properties``,
+All files of a cluster are in its directory, so that another process (``kafkalite cluster stop``, a test)
+finds it: ``cluster.json`` with pids and ports, ``zookeeper/``, and ``broker-N/`` with ``server.properties``,
 ``broker.log`` and ``data/``. A cluster started again on its directory keeps ports and data.
 """
 
@@ -37,17 +37,17 @@ Launcher = Callable[[Path], "list[str]"]
 
 
 def kafkalite_launcher(config: Path) -> list[str]:
-    """A kafkalite broker of the interpreter that runs this."""
+    """The command of a kafkalite broker, run by this Python interpreter."""
     return [sys.executable, "-m", "kafkalite.cli.main", "broker", "start", "--config", str(config)]
 
 
 class LocalCluster:
     """Brokers 1…N and their ZooKeeper in ``directory``.
 
-    ``zookeeper`` is a connection string where ZooKeeper runs already; without it the cluster has an embedded one.
-    Broker N listens on ``port_base + N - 1`` (its control plane ``brokers`` higher); 0: what is free. ``overrides``
+    ``zookeeper`` is the connection string of a running ZooKeeper; without it the cluster has an embedded one.
+    Broker N listens on ``port_base + N - 1`` (its control plane ``brokers`` higher); 0: free ports. ``overrides``
     go to every broker's ``server.properties``; ``environment`` to every broker process. A ``detached``
-    cluster outlives whoever started it; otherwise its ZooKeeper goes with the thread that started it.
+    cluster outlives the process that started it; otherwise its ZooKeeper ends with the thread that started it.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class LocalCluster:
         self._processes: dict[int, ServerProcess] = {}
         self._broker_overrides: dict[int, dict[str, str]] = {}
         self.is_ready = False
-        """Whether :meth:`start` has come to its good end."""
+        """Whether :meth:`start` has succeeded."""
 
     @classmethod
     def running(cls, directory: Path) -> LocalCluster:
         """The cluster that another process has started in ``directory``.
 
-        Its brokers are as if started here; its ZooKeeper is taken as given. Raises :class:`StartupError` where
-        ``directory`` has no ``cluster.json``.
+        Its brokers can be used like those of :meth:`start`; its ZooKeeper is only connected to. Raises
+        :class:`StartupError` if ``directory`` has no ``cluster.json``.
         """
         state = read_state(directory)
         if state is None:
@@ -94,7 +94,7 @@ class LocalCluster:
         cluster.is_ready = True
         return cluster
 
-    # What it is
+    # Addresses and files
 
     @property
     def broker_ids(self) -> list[int]:
@@ -108,7 +108,7 @@ class LocalCluster:
 
     @property
     def zookeeper(self) -> str:
-        """ZooKeeper's connection string. Raises :class:`StartupError` before there is one."""
+        """ZooKeeper's connection string. Raises :class:`StartupError` before ZooKeeper is started."""
         if self._zookeeper is not None:
             return self._zookeeper
         if self._embedded is None:
@@ -117,7 +117,7 @@ class LocalCluster:
 
     @property
     def embedded_zookeeper(self) -> EmbeddedZooKeeper:
-        """The cluster's own ZooKeeper. Raises :class:`StartupError` where it was given one instead."""
+        """The cluster's own ZooKeeper. Raises :class:`StartupError` if it was given one instead."""
         if self._embedded is None:
             raise StartupError("the cluster has no ZooKeeper of its own")
         return self._embedded
@@ -127,16 +127,16 @@ class LocalCluster:
         return f"{HOST}:{self._ports[broker_id][0]}"
 
     def pid(self, broker_id: int) -> int:
-        """The process that serves as ``broker_id`` now, or did last."""
+        """The process id of ``broker_id``, now or when it ran last."""
         return self._processes[broker_id].pid
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether the broker's process is there; a stopped (SIGSTOP) one is."""
+        """Whether the broker's process exists; also ``True`` for a stopped (SIGSTOP) one."""
         process = self._processes.get(broker_id)
         return process is not None and process.is_alive()
 
     def broker_dir(self, broker_id: int) -> Path:
-        """Where the broker has its configuration, its output and, in ``data``, its logs."""
+        """The directory of the broker's configuration, its output and, in ``data``, its logs."""
         return self.directory / f"broker-{broker_id}"
 
     def log_file(self, broker_id: int) -> Path:
@@ -148,7 +148,7 @@ class LocalCluster:
     def start(self, timeout: float = START_TIMEOUT) -> None:
         """Start ZooKeeper and all brokers, wait until each sees the others and a controller, write ``cluster.json``.
 
-        Raises :class:`StartupError` with the last lines of the log where a broker gives up.
+        Raises :class:`StartupError` with the last lines of the log if a broker ends during the start.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
         try:
@@ -163,7 +163,7 @@ class LocalCluster:
         self.is_ready = True
 
     def start_zookeeper(self) -> None:
-        """Start the embedded ZooKeeper on its old port and data; nothing where it was given one."""
+        """Start the embedded ZooKeeper on its old port and data; does nothing if the cluster was given one."""
         if self._zookeeper is not None:
             return
         if self._embedded is None:
@@ -184,9 +184,9 @@ class LocalCluster:
         wait: bool = True,
         timeout: float = START_TIMEOUT,
     ) -> None:
-        """Start one broker, with ``overrides`` of its own from now on; ``wait`` until all that live see each other.
+        """Start one broker, with its own ``overrides`` from now on; ``wait`` until all live brokers see each other.
 
-        Raises :class:`StartupError` where they do not within ``timeout`` seconds.
+        Raises :class:`StartupError` if they do not within ``timeout`` seconds.
         """
         if self.is_alive(broker_id):
             raise StartupError(f"broker {broker_id} is running already (pid {self.pid(broker_id)})")
@@ -205,7 +205,7 @@ class LocalCluster:
         self._broker_overrides[broker_id] = dict(overrides)
 
     def wait_ready(self, timeout: float = START_TIMEOUT) -> None:
-        """Wait until every broker that was started answers and sees all the others and a controller."""
+        """Wait until every started broker answers and sees all the others and a controller."""
         expected = {broker_id for broker_id in self._processes if self.is_alive(broker_id)}
         gone = set(self._processes) - expected
         try:
@@ -222,7 +222,7 @@ class LocalCluster:
             raise StartupError("; ".join(f"broker {i} ended at start: {_tail(self.log_file(i))}" for i in newly_dead))
 
     def stop(self, timeout: float = STOP_TIMEOUT) -> None:
-        """SIGTERM to all brokers, one after the other so that each can hand over, then the end of ZooKeeper."""
+        """SIGTERM to the brokers one by one, so that each can hand over its leaderships; then end ZooKeeper."""
         for broker_id in self.broker_ids:
             if broker_id in self._processes:
                 self.stop_broker(broker_id, timeout)
@@ -231,14 +231,14 @@ class LocalCluster:
             (self.directory / ZOOKEEPER_PID_FILE).unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End everything at once: nobody will miss the data."""
+        """Kill all processes at once, because the data are not needed any more."""
         for process in self._processes.values():
             process.kill()
         if self._embedded is not None:
             self._embedded.kill()
 
     def stop_broker(self, broker_id: int, timeout: float = STOP_TIMEOUT) -> bool:
-        """SIGTERM: a controlled shutdown. ``False`` where it took SIGKILL, ``timeout`` seconds later."""
+        """SIGTERM: a controlled shutdown. ``False`` if SIGKILL was needed after ``timeout`` seconds."""
         process = self._processes[broker_id]
         clean = process.stop(timeout)
         process.ended = True
@@ -250,7 +250,7 @@ class LocalCluster:
         self._processes[broker_id].ended = True
 
     def pause_broker(self, broker_id: int) -> None:
-        """SIGSTOP: there, but silent."""
+        """SIGSTOP: the process exists, but does not answer."""
         self._processes[broker_id].signal(signal.SIGSTOP)
 
     def resume_broker(self, broker_id: int) -> None:
@@ -258,14 +258,14 @@ class LocalCluster:
         self._processes[broker_id].signal(signal.SIGCONT)
 
     def restart_broker(self, broker_id: int, overrides: Mapping[str, str] | None = None) -> None:
-        """A controlled shutdown and a start."""
+        """Stop by a controlled shutdown, and start."""
         self.stop_broker(broker_id)
         self.start_broker(broker_id, overrides)
 
     # cluster.json
 
     def write_state(self) -> None:
-        """Write it, once every broker has been started."""
+        """Write ``cluster.json``, once every broker has been started."""
         if set(self._processes) == set(self._ports):
             brokers = [
                 BrokerAddress(i, HOST, self._ports[i][0], self.pid(i), str(self.broker_dir(i))) for i in self.broker_ids
@@ -298,7 +298,7 @@ class LocalCluster:
             "control.plane.listener.name": "CONTROLPLANE",
             "log.dirs": str(directory / "data"),
             "zookeeper.connect": self.zookeeper,
-            # Of a cluster that stops the last brokers have nobody to hand over to: they need not ask for long.
+            # The last brokers of a cluster that stops have no broker to hand over to, so they should not retry long.
             "controlled.shutdown.retry.backoff.ms": "500",
             **self.overrides,
             **self._broker_overrides.get(broker_id, {}),

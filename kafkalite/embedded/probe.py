@@ -1,6 +1,6 @@
-"""One small question to a broker: who is in your cluster? Needs no client library and no group.
+"""One small request to a broker: which brokers are in the cluster? Needs no client library and no group.
 
-Answers to: ``kafka.tools.BrokerApiVersionsCommand`` in spirit (is it there?). Pure codec and one plain socket.
+Answers to: ``kafka.tools.BrokerApiVersionsCommand`` in purpose (does the broker answer?). A codec and one plain socket.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkalite.common.errors import StartupError
 
 METADATA = 3
 METADATA_VERSION = 1
-"""The first version that names the controller; every broker since 0.10 serves it."""
+"""The first version whose answer has the controller; every broker since 0.10 serves it."""
 
 POLL_INTERVAL = 0.02
 REQUEST_TIMEOUT = 2.0
@@ -23,14 +23,14 @@ REQUEST_TIMEOUT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """A cluster as one broker sees it. ``controller`` is -1 while there is none."""
+    """A cluster as one broker sees it. ``controller`` is -1 if there is none."""
 
     brokers: dict[int, tuple[str, int]]
     controller: int
 
 
 def ask(host: str, port: int, timeout: float = REQUEST_TIMEOUT) -> ClusterView:
-    """The cluster as the broker at ``host:port`` sees it. ``OSError`` where it does not answer in time."""
+    """The cluster as the broker at ``host:port`` sees it. ``OSError`` if it does not answer in time."""
     client = b"probe"
     body = struct.pack(f">hhih{len(client)}si", METADATA, METADATA_VERSION, 1, len(client), client, 0)
     with socket.create_connection((host, port), timeout=timeout) as connection:
@@ -46,9 +46,9 @@ def wait_for_brokers(
     timeout: float,
     keep_waiting: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Wait until every one of ``addresses`` names exactly the brokers ``expected`` and a live controller.
+    """Wait until each of ``addresses`` answers with exactly the brokers ``expected`` and a live controller.
 
-    Raises :class:`StartupError` with the last answer after ``timeout`` seconds, or as soon as ``keep_waiting`` says no.
+    Raises :class:`StartupError` with the last answer after ``timeout`` seconds, or once ``keep_waiting`` is false.
     """
     deadline = time.monotonic() + timeout
     for host, port in addresses:

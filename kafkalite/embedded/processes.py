@@ -1,4 +1,4 @@
-"""Child processes by pid: start them apart from the terminal, ask whether they live, end them. Also: free ports.
+"""Child processes by pid: start them detached from the terminal, check that they live, end them. Also: free ports.
 
 Answers to: the ``nohup … &`` and ``kill`` of ``bin/kafka-server-{start,stop}.sh``. Plain processes, no reactor.
 """
@@ -21,7 +21,7 @@ from kafkalite.common.errors import StartupError
 
 EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 USUAL_PORTS = range(20000, 32000)
-"""Below the ephemeral ports of Linux."""
+"""Ports below the ephemeral ports of Linux."""
 
 POLL_INTERVAL = 0.01
 
@@ -31,9 +31,9 @@ _claimed: set[int] = set()
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     """``count`` different ports of ``host`` on which nothing listens.
 
-    Nobody else of this user who asks here gets one of them while this process lives, also while nothing listens on it
-    yet, or no more: two clusters that start at once, or a broker that is down for a while, keep theirs. Raises
-    :class:`StartupError` where all are taken.
+    While this process lives, no other process of this user gets one of them here, even if nothing listens on it yet or
+    any more: so two clusters that start at once, and a broker that is down for a while, keep their ports. Raises
+    :class:`StartupError` if all ports are taken.
     """
     ports: list[int] = []
     chance = random.SystemRandom()
@@ -48,7 +48,7 @@ def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
 
 
 def server_ports(ephemeral: Path = EPHEMERAL_PORTS) -> range:
-    """Ports that the kernel gives to no outgoing connection, which might have one between two starts of its server."""
+    """Ports that the kernel gives to no outgoing connection, so that they are still free when their server restarts."""
     try:
         first, last = map(int, ephemeral.read_text().split())
     except (OSError, ValueError):
@@ -60,7 +60,7 @@ def server_ports(ephemeral: Path = EPHEMERAL_PORTS) -> range:
 
 
 def _claim(port: int) -> bool:
-    # One byte of a file for each port, locked as long as this process lives, however it ends.
+    # One byte of a file for each port, locked until this process ends, in any way.
     if port in _claimed:
         return False
     try:
@@ -73,7 +73,7 @@ def _claim(port: int) -> bool:
 
 @cache
 def _claims() -> int:
-    # Never closed: with any descriptor of the file all locks of the process would go.
+    # Never closed, because closing any descriptor of the file releases all locks of the process.
     path = Path(tempfile.gettempdir()) / f"kafkalite-ports-{os.getuid()}"
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
@@ -92,22 +92,22 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 class ServerProcess:
     """A server process in a session of its own, with its output in a file.
 
-    ``mark`` is a piece of its command line (a path of ours) by which it is told from a stranger that
-    was given the same pid after the process had gone.
+    ``mark`` is a piece of its command line (a path of ours), by which it is distinguished from an unrelated process
+    that was given the same pid later.
     """
 
     def __init__(self, pid: int, mark: str, popen: subprocess.Popen[bytes] | None = None) -> None:
         self.pid = pid
         self.mark = mark
         self.ended = False
-        """Whether it was us who ended it."""
+        """Whether this object ended the process."""
         self._popen = popen
 
     @classmethod
     def spawn(
         cls, command: Sequence[str], log: Path, mark: str, environment: Mapping[str, str] | None = None
     ) -> ServerProcess:
-        """Start ``command``; its output is added to the file ``log``."""
+        """Start ``command``; its output is appended to the file ``log``."""
         with log.open("ab") as output:
             popen = subprocess.Popen(
                 command,
@@ -120,7 +120,7 @@ class ServerProcess:
         return cls(popen.pid, mark, popen)
 
     def is_alive(self) -> bool:
-        """Whether the process is there (a stopped one is) and ours."""
+        """Whether the process exists (also stopped by SIGSTOP) and is ours."""
         if self._popen is not None:
             return self._popen.poll() is None
         try:
@@ -132,17 +132,17 @@ class ServerProcess:
         return self.mark in command
 
     def kill(self) -> None:
-        """``kill -9``, and wait until it has gone."""
+        """``kill -9``, and wait until the process has ended."""
         self.signal(signal.SIGKILL)
         self.wait(10.0)
 
     def signal(self, number: int) -> None:
-        """Send a signal; nothing happens where the process has gone."""
+        """Send a signal; does nothing if the process has ended."""
         if self.is_alive():
             _signal(self.pid, number)
 
     def wait(self, timeout: float) -> bool:
-        """Wait until the process has gone; ``False`` where it still lives after ``timeout`` seconds."""
+        """Wait until the process has ended; ``False`` if it still lives after ``timeout`` seconds."""
         deadline = time.monotonic() + timeout
         while self.is_alive():
             if time.monotonic() > deadline:
@@ -151,7 +151,7 @@ class ServerProcess:
         return True
 
     def stop(self, timeout: float) -> bool:
-        """SIGTERM, and SIGKILL after ``timeout`` seconds. ``True`` where the first was enough."""
+        """SIGTERM, and SIGKILL after ``timeout`` seconds. ``True`` if SIGTERM was enough."""
         self.signal(signal.SIGCONT)
         self.signal(signal.SIGTERM)
         if self.wait(timeout):

@@ -1,6 +1,6 @@
-"""``DIR/cluster.json``: what a local cluster leaves for whoever comes later, and how they find and stop it.
+"""``DIR/cluster.json``: the record of a local cluster, by which other processes find and stop it.
 
-Answers to: nothing in Kafka, where it is in the operator's head. Plain files and processes, no reactor.
+Answers to: nothing in Kafka, where the operator keeps track. Plain files and processes, no reactor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STOP_TIMEOUT = 30.0
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """One broker, as ``cluster.json`` has it. ``pid`` is the process that serves, ``dir`` holds its files."""
+    """One broker in ``cluster.json``. ``pid`` is its process, ``dir`` holds its files."""
 
     id: int
     host: str
@@ -45,7 +45,7 @@ def write_state(directory: Path, zookeeper: str, brokers: Sequence[BrokerAddress
 
 
 def read_state(directory: Path) -> dict[str, Any] | None:
-    """``cluster.json`` of ``directory``; ``None`` where there is none."""
+    """The content of ``cluster.json`` in ``directory``; ``None`` without such a file."""
     try:
         state: dict[str, Any] = json.loads((directory / STATE_FILE).read_text())
     except FileNotFoundError:
@@ -54,18 +54,18 @@ def read_state(directory: Path) -> dict[str, Any] | None:
 
 
 def read_brokers(directory: Path) -> list[BrokerAddress]:
-    """The brokers of ``cluster.json``, none where there is no such file."""
+    """The brokers in ``cluster.json``; none without such a file."""
     state = read_state(directory)
     return [BrokerAddress(**broker) for broker in state["brokers"]] if state else []
 
 
 def broker_process(broker: BrokerAddress) -> ServerProcess:
-    """The process of a broker that somebody else started."""
+    """The process of a broker that another process started."""
     return ServerProcess(broker.pid, mark=str(Path(broker.dir) / "server.properties"))
 
 
 def stop_cluster(directory: Path, timeout: float = STOP_TIMEOUT) -> None:
-    """Stop the cluster of ``directory``, whoever started it. Raises :class:`StartupError` where there is none."""
+    """Stop the cluster of ``directory``, also one of another process. Raises :class:`StartupError` if none is there."""
     if read_state(directory) is None:
         raise StartupError(f"no cluster in {directory}")
     for broker in read_brokers(directory):
@@ -77,7 +77,7 @@ def stop_cluster(directory: Path, timeout: float = STOP_TIMEOUT) -> None:
 
 
 def zookeeper_port(directory: Path) -> int:
-    """The port of the cluster's ZooKeeper, 0 where none is known."""
+    """The port of the cluster's ZooKeeper, 0 if none is recorded."""
     state = read_state(directory)
     if state is None:
         return 0

@@ -1,4 +1,4 @@
-"""A look into ZooKeeper from outside: read some znodes, in one short session, on the guardian's plain socket.
+"""Reads znodes from outside of a broker, in one short session, on the guardian's plain socket.
 
 Answers to: ``bin/zookeeper-shell.sh … get``. Plain blocking sockets, no reactor. Brokers use
 ``zk/kazoo_client``; this client serves programs that watch a cluster (the demo, tests) and must not disturb it.
@@ -15,13 +15,13 @@ from kafkalite.broker import guardian_process
 GET_DATA, GET_CHILDREN, CLOSE = 4, 8, -11
 NO_NODE = -101
 _OWNER_IN_STAT = 4 * 8 + 3 * 4
-"""Behind czxid, mzxid, ctime, mtime, version, cversion and aversion."""
+"""The field after czxid, mzxid, ctime, mtime, version, cversion and aversion."""
 SESSION_TIMEOUT_MS = 10000
 SOCKET_TIMEOUT = 10.0
 
 
 class ZnodeReader:
-    """A session that only reads. Raises ``OSError`` where ZooKeeper does not answer."""
+    """A session that only reads. Raises ``OSError`` if ZooKeeper does not answer."""
 
     def __init__(self, connect: str) -> None:
         _, slash, chroot = connect.partition("/")
@@ -47,7 +47,7 @@ class ZnodeReader:
         self.close()
 
     def get(self, path: str) -> bytes | None:
-        """The data of a znode; ``None`` where there is none."""
+        """The data of a znode; ``None`` if it does not exist."""
         answer = self._call(GET_DATA, path)
         if answer is None:
             return None
@@ -55,7 +55,7 @@ class ZnodeReader:
         return answer[4 : 4 + max(length, 0)]
 
     def owner(self, path: str) -> int:
-        """The session that an ephemeral znode belongs to; 0 where it is none, or is not there."""
+        """The session that owns an ephemeral znode; 0 if the znode is not ephemeral, or does not exist."""
         answer = self._call(GET_DATA, path)
         if answer is None:
             return 0
@@ -64,7 +64,7 @@ class ZnodeReader:
         return int(owner)
 
     def children(self, path: str) -> list[str]:
-        """The names of a znode's children, sorted; none where it does not exist."""
+        """The names of a znode's children, sorted; none if it does not exist."""
         answer = self._call(GET_CHILDREN, path)
         if answer is None:
             return []

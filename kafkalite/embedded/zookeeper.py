@@ -1,4 +1,4 @@
-"""A real ZooKeeper as a child process, from jars that are already there. Blocking; not for a reactor's thread.
+"""A real ZooKeeper as a child process, from installed jars. Blocking; not for a reactor's thread.
 
 Answers to: ``kafka.zk.EmbeddedZookeeper`` and ``bin/zookeeper-server-start.sh``. Reactor shell.
 """
@@ -37,7 +37,7 @@ appender.out.layout.pattern = %d %p %c{1}: %m%n
 rootLogger.level = WARN
 rootLogger.appenderRef.out.ref = out
 """
-# The kernel tells the wrapper's successor when its parent dies; the parent may have died before that was asked for.
+# The kernel kills the child when its parent dies; the check is for a parent that died before prctl.
 _WRAPPER = """\
 import ctypes, os, signal, sys
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)
@@ -47,10 +47,10 @@ os.execv(sys.argv[2], sys.argv[2:])
 
 
 class EmbeddedZooKeeper:
-    """One ZooKeeper server with its data in ``directory``; starting again there carries on with it.
+    """One ZooKeeper server with its data in ``directory``; a later start there continues with the data.
 
-    ``port`` 0 takes a free one, which later starts of the same object keep. ``die_with_parent``: the server goes when
-    the thread that started it ends, however it ends. ``properties`` are added to ``zoo.cfg``.
+    ``port`` 0 takes a free one, which later starts of the same object keep. ``die_with_parent``: the server ends when
+    the thread that started it ends, in any way. ``properties`` are added to ``zoo.cfg``.
     """
 
     def __init__(
@@ -101,9 +101,9 @@ class EmbeddedZooKeeper:
         return ""
 
     def start(self, timeout: float = 30.0, *, wait: bool = True) -> EmbeddedZooKeeper:
-        """Start and wait until it serves. Raises :class:`StartupError` saying what is missing or went wrong.
+        """Start and wait until it serves. Raises :class:`StartupError` with what is missing or went wrong.
 
-        A member of an ensemble is started without ``wait``, since none serves before the others are there.
+        Members of an ensemble are started without ``wait``, because none serves before a majority runs.
         """
         if self.running:
             return self
@@ -118,13 +118,13 @@ class EmbeddedZooKeeper:
                 self.wait_ready(timeout)
                 return self
             except StartupError:
-                # somebody else may have taken the port that was free a moment ago
+                # another process may have taken the port that was free a moment ago
                 if not self._chosen or "Address already in use" not in self._log_tail() or attempt == 2:
                     raise
         raise AssertionError("unreachable")
 
     def wait_ready(self, timeout: float = 30.0) -> None:
-        """Wait until it serves after a :meth:`start` that did not. Raises :class:`StartupError`."""
+        """Wait until it serves, after a :meth:`start` without ``wait``. Raises :class:`StartupError`."""
         assert self._process is not None
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
@@ -145,7 +145,7 @@ class EmbeddedZooKeeper:
         raise StartupError(f"ZooKeeper {what}; see {self.log_file}: {last[0]}")
 
     def stop(self, timeout: float = 10.0) -> None:
-        """End it in order; its data stay."""
+        """End the server in order; its data stay."""
         if self._process is None:
             return
         if self.running:

@@ -1,1 +1,1 @@
-"""What every room needs: errors, types, the clock, the purgatory, tasks, configuration."""
+"""Used by every room: errors, types, the clock, the purgatory, tasks, configuration."""

@@ -10,20 +10,20 @@ from typing import Any, Protocol
 
 
 class Timer(Protocol):
-    """A call that is to come."""
+    """A scheduled call."""
 
     def cancel(self) -> None:
-        """Forget the call; harmless when it was made or cancelled already."""
+        """Cancel the call; has no effect if it was made or cancelled already."""
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """The source of time."""
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary point; never goes backward."""
 
     def time_ms(self) -> int:
-        """Wall-clock milliseconds since the epoch, as Kafka's timestamps have it."""
+        """Wall-clock milliseconds since the epoch, as in Kafka's timestamps."""
 
     def call_later(self, delay: float, call: Callable[..., object], *args: Any) -> Timer:
         """Make ``call(*args)`` on the reactor after ``delay`` seconds."""

@@ -1,4 +1,4 @@
-"""Typed configuration: keys with types, defaults and what is allowed.
+"""Typed configuration: keys with types, defaults and allowed values.
 
 Answers to: ``org.apache.kafka.common.config.{ConfigDef,AbstractConfig}``. Pure.
 """
@@ -53,11 +53,11 @@ _INTEGER_LIMITS = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. ``minimum``/``maximum`` bound numbers, ``choices`` names the legal texts (of each element of a list).
+    """One key. ``minimum``/``maximum`` bound numbers, ``choices`` are the legal texts (of each element, in a list).
 
-    ``default`` is the parsed value, ``None`` where there is none. ``broker_key`` names the broker's key
+    ``default`` is the parsed value, ``None`` if there is none. ``broker_key`` names the broker's key
     whose value is a topic key's default (``retention.ms`` → ``log.retention.ms``). ``is_dynamic_only``: the key has no
-    default and no place in server.properties for Kafka's tools, which see it only where ``/config/brokers`` sets it.
+    default and is not written in server.properties for Kafka's tools, which see it only if ``/config/brokers`` sets it.
     """
 
     name: str
@@ -119,7 +119,7 @@ class ConfigKey:
         return ConfigError(f"Invalid value {shown} for configuration {self.name}: allowed is {allowed}")
 
     def render(self, value: Any) -> str | None:
-        """``value`` as Kafka's tools print it; the reverse of :meth:`parse`."""
+        """``value`` as Kafka's tools print it; the inverse of :meth:`parse`."""
         if value is None:
             return None
         if isinstance(value, bool):
@@ -154,9 +154,9 @@ class ConfigDef:
         return {key.name: key.default for key in self.keys.values()}
 
     def parse(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """The known ones of ``texts``, as values. Raises :class:`ConfigError` at the first wrong one."""
+        """The values of the known keys in ``texts``. Raises :class:`ConfigError` for the first wrong one."""
         return {name: self.keys[name].parse(text) for name, text in texts.items() if name in self.keys}
 
     def unknown(self, texts: Mapping[str, str]) -> list[str]:
-        """The names in ``texts`` that no key has."""
+        """The names in ``texts`` that are not keys."""
         return [name for name in texts if name not in self.keys]

@@ -145,7 +145,7 @@ class ErrorCode(IntEnum):
 class ApiError(Exception):
     """A request, or one partition of it, that is answered with ``code``.
 
-    ``message`` is for people: it says what was wrong and what to do, and reaches clients where the
+    ``message`` is for people: it says what was wrong and what to do, and is sent to clients if the
     response has a field for it.
     """
 
@@ -156,8 +156,8 @@ class ApiError(Exception):
 
 
 class ConfigError(Exception):
-    """A configuration value that is refused; the text names the key, the value and what is allowed."""
+    """A refused configuration value; the text names the key, the value and what is allowed."""
 
 
 class StartupError(Exception):
-    """The process cannot start or go on; the text is one line that says what to do."""
+    """The process cannot start or continue; the text is one line that says what to do."""

@@ -1,9 +1,9 @@
-"""The purgatory: requests that wait for a condition or for their time to run out.
+"""The purgatory: requests that wait for a condition or for their timeout.
 
 Answers to: ``kafka.server.{DelayedOperation,DelayedOperationPurgatory}``. Deterministic.
 
-A completed wait never runs inside the loop that completed it: :meth:`Purgatory.check_and_complete`
-first collects who is done, then runs them, when the caller's own state is consistent.
+A completed operation never runs inside the loop that completed it: :meth:`Purgatory.check_and_complete`
+first collects the satisfied ones and then runs them, because by then the caller's own state is consistent.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _PURGE_INTERVAL = 1000
 
 
 class DelayedOperation:
-    """One waiting request. Subclasses say when it is done and what is then to be sent.
+    """One waiting request. Subclasses define its condition and its answer.
 
-    ``timeout`` is in seconds. Exactly one of the calls to :meth:`complete` wins; :meth:`on_complete`
-    runs once, after :meth:`on_expiration` where time ran out.
+    ``timeout`` is in seconds. Exactly one call of :meth:`complete` succeeds; :meth:`on_complete`
+    runs once, after :meth:`on_expiration` if the timeout came first.
     """
 
     __slots__ = ("completed", "keys", "timeout")
@@ -41,10 +41,10 @@ class DelayedOperation:
         raise NotImplementedError
 
     def on_expiration(self) -> None:
-        """Called just before :meth:`on_complete` when time ran out."""
+        """Called just before :meth:`on_complete` if the timeout came first."""
 
     def complete(self) -> bool:
-        """Complete now if nobody did before; returns whether this call did it."""
+        """Complete the operation unless it is complete already; returns whether this call did it."""
         if self.completed:
             return False
         self.completed = True
@@ -70,7 +70,7 @@ class Purgatory:
         return len({id(op) for ops in self._watchers.values() for op in ops.values()})
 
     def try_complete_else_watch(self, operation: DelayedOperation, keys: Iterable[Hashable]) -> bool:
-        """Complete ``operation`` at once where it can be; otherwise wait under each of ``keys``.
+        """Complete ``operation`` at once if its condition holds; otherwise let it wait under each of ``keys``.
 
         Returns whether it was completed.
         """
@@ -88,13 +88,13 @@ class Purgatory:
         return False
 
     def _purge(self) -> None:
-        """Let go of what was completed long before its time: with a timeout of 30 s that is nearly everything."""
+        """Drop operations that were completed before their deadline: with a timeout of 30 s nearly all are."""
         self._deadlines = [entry for entry in self._deadlines if not entry[2].completed]
         heapq.heapify(self._deadlines)
         self._purge_at = max(_PURGE_INTERVAL, 2 * len(self._deadlines))
 
     def check_and_complete(self, key: Hashable) -> int:
-        """Complete what waits under ``key`` and is satisfied now; returns how many."""
+        """Complete the operations that wait under ``key`` and are satisfied now; returns how many."""
         watching = self._watchers.get(key)
         if not watching:
             return 0
@@ -106,7 +106,7 @@ class Purgatory:
         return len(done)
 
     def shutdown(self) -> None:
-        """Stop the timer; what waits is dropped."""
+        """Stop the timer; waiting operations are dropped."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
@@ -128,7 +128,7 @@ class Purgatory:
         if not self._deadlines:
             return
         deadline = self._deadlines[0][0]
-        # A later timer that is already armed is replaced; an earlier one finds out by itself.
+        # A later timer is replaced. An earlier one stays, because it looks for the next deadline when it fires.
         if self._timer is not None:
             if self._timer_at <= deadline:
                 return

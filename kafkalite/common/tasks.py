@@ -1,4 +1,4 @@
-"""Work in order, work side by side, and work off the reactor.
+"""Work in order, concurrent work, and blocking work off the reactor.
 
 Answers to: ``kafka.utils.ShutdownableThread`` and the controller's event queue. The only module below the
 reactor shell that knows Twisted's Deferred; it never sees a reactor.
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Executor(Protocol):
-    """Where blocking work goes: fsync, recovery, compaction, cold reads."""
+    """Runs blocking work: fsync, recovery, compaction, cold reads."""
 
     def run(self, call: Callable[..., T], *args: Any) -> Awaitable[T]:
         """Make ``call(*args)`` off the reactor; the result or its exception comes back on the reactor."""
@@ -40,7 +40,7 @@ def deferred(work: Awaitable[T]) -> defer.Deferred[T]:
 
 
 async def gather(works: Iterable[Awaitable[T]]) -> list[T]:
-    """All of ``works`` side by side; results in order. The first failure is raised once all have ended."""
+    """Run all ``works`` concurrently; results in order. The first failure is raised once all have ended."""
     started = [deferred(work) for work in works]
     outcomes: list[tuple[bool, Any]] = await defer.DeferredList(started, consumeErrors=True)
     for ok, value in outcomes:
@@ -50,7 +50,7 @@ async def gather(works: Iterable[Awaitable[T]]) -> list[T]:
 
 
 def spawn(work: Awaitable[Any], what: str, on_error: Callable[[BaseException], object] | None = None) -> None:
-    """Start ``work`` without waiting for it; a failure is logged under the name ``what`` and handed to ``on_error``."""
+    """Start ``work`` without waiting for it; a failure is logged under the name ``what`` and passed to ``on_error``."""
 
     def failed(failure: Failure) -> None:
         error = cast(BaseException, failure.value)
@@ -65,14 +65,14 @@ def spawn(work: Awaitable[Any], what: str, on_error: Callable[[BaseException], o
 
 
 class Future(defer.Deferred[T]):
-    """A Deferred under the name that the rest of the house uses: made at an edge, awaited in straight-line code."""
+    """A Deferred under the name that the other rooms use: created at an edge, awaited in straight-line code."""
 
 
 class Lane:
-    """One consumer that takes one event to its end before it takes the next.
+    """A queue with one consumer, which finishes each event before it takes the next.
 
-    Callbacks from ZooKeeper, timers and threads only call :meth:`put`. An event whose handling fails is
-    logged and does not stop the lane.
+    Callbacks from ZooKeeper, timers and threads only call :meth:`put`. If handling an event fails, the failure is
+    logged and the lane goes on.
     """
 
     def __init__(self, name: str, handle: Callable[[Any], Awaitable[None]]) -> None:
@@ -92,7 +92,7 @@ class Lane:
             spawn(self._consume(), self.name)
 
     def close(self) -> None:
-        """Drop what is queued and take nothing more."""
+        """Drop the queued events and accept no more."""
         self._closed = True
         self._queue.clear()
 

@@ -15,7 +15,7 @@ NO_LEADER = -1
 """Leader id of a partition without a leader."""
 
 ZERO_UUID = uuid.UUID(int=0)
-"""Topic id of a topic that has none (or of an unknown one) on the wire."""
+"""Topic id on the wire of a topic that has none, or that is unknown."""
 
 
 class TopicPartition(NamedTuple):
@@ -39,7 +39,7 @@ def uuid_to_text(value: uuid.UUID) -> str:
 
 
 def uuid_from_text(text: str) -> uuid.UUID:
-    """The reverse of :func:`uuid_to_text`. Raises ``ValueError`` for anything else."""
+    """The inverse of :func:`uuid_to_text`. Raises ``ValueError`` for any other text."""
     raw = base64.urlsafe_b64decode(text + "==")
     if len(raw) != 16:
         raise ValueError(f"not a Kafka uuid: {text!r}")
@@ -49,9 +49,9 @@ def uuid_from_text(text: str) -> uuid.UUID:
 class FileRegion:
     """``count`` bytes at ``position`` of an open file, to be sent by ``sendfile``.
 
-    ``owner`` keeps the file descriptor open for as long as a region of it is alive (a deleted segment
+    ``owner`` keeps the file descriptor open as long as a region of it is alive (a deleted segment
     may still be on its way to a reader). ``cold`` says that the bytes may have to come from the disk,
-    so that whoever sends them does so off the reactor.
+    so that the connection sends them off the reactor.
     """
 
     __slots__ = ("cold", "count", "fd", "owner", "position")
@@ -67,7 +67,7 @@ class FileRegion:
         return self.count
 
     def read(self) -> bytes:
-        """The bytes themselves, for conversion and for tests."""
+        """Return the bytes, for conversion and for tests."""
         return os.pread(self.fd, self.count, self.position)
 
 

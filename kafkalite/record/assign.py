@@ -1,4 +1,4 @@
-"""The leader's changes to what was produced: offsets and epochs, append time, codec, message format.
+"""The leader's changes to produced batches: offsets and epochs, append time, codec, message format.
 
 Answers to: ``LogValidator``'s ``assignOffsetsNonCompressed``, ``convertAndAssignOffsetsNonCompressed`` and
 ``buildRecordsAndAssignOffsets``. Pure.
@@ -49,7 +49,7 @@ def assign_batches(
     config: ValidationConfig,
     now_ms: int,
 ) -> ValidBatches:
-    """Magic 2 stays magic 2: fields patched, bodies compressed anew where the topic wants another codec."""
+    """Magic 2 stays magic 2: fields are patched, bodies are compressed again if the topic has another codec."""
     buffer: Buffer = records
     if any(_wants_codec(header, config) for _, header in batches):
         parts: list[Buffer] = []
@@ -81,9 +81,9 @@ def _wants_codec(header: BatchHeader, config: ValidationConfig) -> bool:
 
 
 def patch_batch(view: memoryview, pos: int, header: BatchHeader, timestamp_type: int, now_ms: int) -> None:
-    """Write the leader's fields of ``header`` into the batch at ``pos``, and the time of the append where it counts.
+    """Write the leader's fields of ``header`` into the batch at ``pos``, and the append time with LogAppendTime.
 
-    Offset, length and leader epoch always; timestamp type, largest timestamp and CRC only where they change.
+    Always offset, length and leader epoch; timestamp type, largest timestamp and CRC only if they change.
     """
     LEADER_FIELDS.pack_into(view, pos, header.base_offset, header.size - LOG_OVERHEAD, header.leader_epoch)
     if timestamp_type == LOG_APPEND_TIME:
@@ -121,7 +121,7 @@ def convert_batches(
     config: ValidationConfig,
     now_ms: int,
 ) -> ValidBatches:
-    """Another format than the topic's: the records themselves, checked one by one, in one new batch."""
+    """Convert from another format than the topic's: the records are checked singly and written into one new batch."""
     produced: list[Record] = []
     missing: list[int] = []
     untimely: list[tuple[int, str]] = []

@@ -1,8 +1,8 @@
-"""Record batches as headers over somebody else's bytes: magic 2, and magic 0/1 messages seen the same way.
+"""Record batches as headers over the caller's bytes: magic 2, and magic 0/1 messages in the same form.
 
 Answers to: ``org.apache.kafka.common.record.{DefaultRecordBatch,ByteBufferLogInputStream}``. Pure.
 
-Nothing here copies or walks records. A batch stays where it is; offset and leader epoch, the two fields that a broker
+Nothing here copies or walks records. A batch stays in its buffer; offset and leader epoch, the two fields that a broker
 fills in, lie outside its CRC and are patched in place.
 """
 
@@ -17,12 +17,12 @@ import crc32c as _crc32c
 from kafkalite.common.types import Buffer
 
 LOG_OVERHEAD = 12
-"""Bytes before what a batch counts as its length: base offset and length."""
+"""Bytes before those that a batch's length counts: base offset and length."""
 HEADER_SIZE = 61
 """Bytes of a magic-2 header; the records follow."""
 CRC_POSITION = 17
 CRC_START = 21
-"""First byte that the CRC of a magic-2 batch covers (the attributes)."""
+"""First byte (the attributes) that the CRC of a magic-2 batch covers."""
 MAGIC_POSITION = 16
 LEGACY_CRC_START = 16
 LEGACY_MIN_SIZE = (LOG_OVERHEAD + 14, LOG_OVERHEAD + 22)
@@ -49,22 +49,22 @@ _INT64 = struct.Struct(">q")
 MAX_SEQUENCE = 0x7FFFFFFF
 
 crc32c = _crc32c.crc32c
-"""CRC-32C (Castagnoli) of a buffer, by the processor's own instruction where it has one."""
+"""CRC-32C (Castagnoli) of a buffer, by the processor's own instruction if it has one."""
 
 
 class CorruptRecordError(Exception):
-    """Bytes that are not what they claim to be. The one exception for bad bytes."""
+    """Malformed bytes. The one exception for bad bytes."""
 
 
 class ChecksumError(CorruptRecordError):
-    """Bytes that do not have the CRC that they ought to have."""
+    """Bytes whose CRC is wrong."""
 
 
 class BatchHeader:
-    """What the header of a batch says. Of a magic 0/1 message: the same fields with what that format knows.
+    """The header of a batch. Of a magic 0/1 message: the same fields, as far as that format has them.
 
     ``size`` is the whole batch in bytes, offset and length included; timestamps are milliseconds, -1 for none.
-    A compressed magic 0/1 wrapper shows as one message at the offset of its last inner one.
+    A compressed magic 0/1 wrapper appears as one message at the offset of its last inner message.
     """
 
     __slots__ = (
@@ -115,7 +115,7 @@ class BatchHeader:
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record (kept by compaction even where that record is gone)."""
+        """Offset of the last record (kept by compaction even if that record is gone)."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -148,7 +148,7 @@ class BatchHeader:
 
     @property
     def is_control(self) -> bool:
-        """A marker of the broker's (commit, abort), never handed to applications."""
+        """A broker's marker (commit, abort), never given to applications."""
         return self.attributes & CONTROL_MASK != 0
 
     @property
@@ -158,7 +158,7 @@ class BatchHeader:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the batch's tombstones may be compacted away (it takes the place of the base timestamp)."""
+        """When the batch's tombstones may be compacted away (stored in place of the base timestamp)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
 
     def __repr__(self) -> str:
@@ -186,7 +186,7 @@ def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
 
 
 def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at ``pos`` whatever its magic (0, 1 or 2). Raises :class:`CorruptRecordError`."""
+    """The header at ``pos`` of any magic (0, 1 or 2). Raises :class:`CorruptRecordError`."""
     if pos < 0 or len(buf) - pos <= MAGIC_POSITION:
         raise CorruptRecordError(f"batch header at {pos} is cut short")
     magic = buf[pos + MAGIC_POSITION]
@@ -201,17 +201,17 @@ def read_any_header(buf: Buffer, pos: int = 0) -> BatchHeader:
         raise CorruptRecordError(f"message header at {pos} is cut short") from error
     if length + LOG_OVERHEAD < LEGACY_MIN_SIZE[magic]:
         raise CorruptRecordError(f"message of {length} bytes at {pos} is smaller than the least possible")
-    # The upper bits mean nothing in these formats and must not read as transactional or control; neither has magic 0
-    # a timestamp type.
+    # The upper bits mean nothing in these formats and must not be taken for transactional or control; magic 0 has no
+    # timestamp type either.
     attributes &= COMPRESSION_MASK | TIMESTAMP_TYPE_MASK if magic else COMPRESSION_MASK
     return BatchHeader(offset, length, NO_LEADER_EPOCH, magic, crc, attributes, 0, timestamp, timestamp, -1, -1, -1, 1)
 
 
 def iter_headers(buf: Buffer, *, allow_partial_tail: bool = False) -> Iterator[tuple[int, BatchHeader]]:
-    """Every batch of ``buf`` as (position, header), any magic, without a look at CRCs or records.
+    """Every batch of ``buf`` as (position, header), any magic, without a check of CRCs or records.
 
-    A batch that the end of the buffer cuts is left out with ``allow_partial_tail``, else it is a
-    :class:`CorruptRecordError`, as is a header that makes no sense.
+    A last batch that is cut short is left out with ``allow_partial_tail``, else raises
+    :class:`CorruptRecordError`, as does a malformed header.
     """
     pos, end = 0, len(buf)
     unpack = HEADER.unpack_from
@@ -241,12 +241,12 @@ def iter_headers(buf: Buffer, *, allow_partial_tail: bool = False) -> Iterator[t
 
 
 def compute_crc(buf: Buffer, pos: int, header: BatchHeader) -> int:
-    """The CRC that the batch at ``pos`` ought to carry: CRC-32C for magic 2, CRC-32 for magic 0 and 1."""
+    """The CRC of the bytes of the batch at ``pos``: CRC-32C for magic 2, CRC-32 for magic 0 and 1."""
     start = pos + (CRC_START if header.magic >= 2 else LEGACY_CRC_START)
     body = memoryview(buf)[start : pos + header.size]
     return crc32c(body) if header.magic >= 2 else zlib.crc32(body)
 
 
 def check_crc(buf: Buffer, pos: int, header: BatchHeader) -> bool:
-    """Whether the batch at ``pos``, all of whose bytes must be there, carries the CRC of its bytes."""
+    """Whether the CRC field of the batch at ``pos``, which must be complete, matches its bytes."""
     return len(buf) >= pos + header.size and compute_crc(buf, pos, header) == header.crc

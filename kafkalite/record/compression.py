@@ -1,9 +1,9 @@
-"""The codecs of record batches, with an upper bound on what they unfold to.
+"""The codecs of record batches, with a limit on the decompressed size.
 
 Answers to: ``org.apache.kafka.common.compress`` and ``CompressionType``. Pure.
 
-Kafka unfolds as a stream and so never holds the whole; here the whole is held, so every codec finds out beforehand,
-from the compressed bytes themselves, how much there can be at most.
+Kafka decompresses as a stream and so never holds the whole; here the whole is held, so every codec computes an upper
+bound of the size beforehand, from the compressed bytes themselves.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 """Codec names by their id, as ``compression.type`` and the tools write them."""
 CODECS = {name: codec for codec, name in enumerate(NAMES)} | {"uncompressed": NONE}
-"""Codec ids by what ``compression.type`` may say (besides ``producer``)."""
+"""Codec ids by the allowed values of ``compression.type`` (except ``producer``)."""
 MAX_DECOMPRESSED_BYTES = 32 << 20
-"""Bytes that one batch may unfold to where the caller sets no other limit."""
+"""Bytes that one batch may decompress to, unless the caller sets another limit."""
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
@@ -34,11 +34,11 @@ _ZSTD_MAX_BLOCK = 128 << 10
 
 
 def compress(codec: int, data: Buffer, *, magic: int = 2) -> bytes:
-    """``data`` compressed by ``codec`` (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd) as batches of ``magic`` carry it.
+    """Compress ``data`` by ``codec`` (0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd) in the form of batches of ``magic``.
 
-    Raises ``ApiError`` (UNSUPPORTED_COMPRESSION_TYPE) for zstd before magic 2 and for codecs that do not exist.
+    Raises ``ApiError`` (UNSUPPORTED_COMPRESSION_TYPE) for zstd before magic 2 and for unknown codecs.
     """
-    # The codecs are one large native library; a broker that only passes batches on never loads it.
+    # Import late, because the codecs are one large native library, which a broker that passes batches on never needs.
     if codec == GZIP:
         from cramjam import gzip
 
@@ -59,10 +59,10 @@ def compress(codec: int, data: Buffer, *, magic: int = 2) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, max_size: int = MAX_DECOMPRESSED_BYTES, *, magic: int = 2) -> Buffer:
-    """The reverse of :func:`compress`; with codec 0 the very same buffer.
+    """The inverse of :func:`compress`; with codec 0 the same buffer.
 
-    Raises ``CorruptRecordError`` for bytes that are none of the codec's, ``ApiError`` with MESSAGE_TOO_LARGE where they
-    unfold to more than ``max_size`` bytes and with UNSUPPORTED_COMPRESSION_TYPE as :func:`compress`.
+    Raises ``CorruptRecordError`` for bytes that are not in the codec's format, ``ApiError`` with MESSAGE_TOO_LARGE if
+    they decompress to more than ``max_size`` bytes and with UNSUPPORTED_COMPRESSION_TYPE as :func:`compress`.
     """
     if codec == NONE:
         return data
@@ -166,8 +166,8 @@ def _decompress_zstd(view: memoryview, max_size: int) -> Buffer | None:
     from cramjam import zstd
 
     bound = _zstd_bound(view, max_size)
-    # What a producer made of many repeated bytes stays within the bound by far; only beyond it the bound may be unfair,
-    # and then the buffer is as large as is allowed, and the codec says whether that is enough.
+    # For a producer's batch of many repeated bytes the bound is far below the limit. A bound above the limit may be too
+    # high: then the buffer is as large as allowed, and the codec says whether that is enough.
     out = bytearray(min(bound, max_size))
     try:
         size: int = zstd.decompress_into(view, out)
@@ -179,7 +179,7 @@ def _decompress_zstd(view: memoryview, max_size: int) -> Buffer | None:
 
 
 def _zstd_bound(view: memoryview, max_size: int) -> int:
-    """The most that the frames of ``view`` can unfold to, by their block headers; not counted on past ``max_size``."""
+    """The most that the frames of ``view`` can decompress to, by their block headers; counts up to ``max_size``."""
     pos, end, bound = 0, len(view), 0
     while pos < end:
         magic = _LE32.unpack_from(view, pos)[0]

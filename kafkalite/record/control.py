@@ -19,7 +19,7 @@ _ABORT, _COMMIT = 0, 1
 def encode_marker(
     producer_id: int, producer_epoch: int, *, commit: bool, coordinator_epoch: int, timestamp_ms: int
 ) -> bytes:
-    """A marker as a leader appends it."""
+    """A transaction marker in the form in which a leader appends it."""
     key = _KEY.pack(0, _COMMIT if commit else _ABORT)
     record = Record(-1, timestamp_ms, key, _VALUE.pack(0, coordinator_epoch), ())
     return encode_batch(

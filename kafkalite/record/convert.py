@@ -16,9 +16,9 @@ from kafkalite.record.records import Record, encode_batch, iter_records
 
 
 def records_of(buf: Buffer, header: BatchHeader, pos: int = 0, max_size: int = MAX_DECOMPRESSED_BYTES) -> list[Record]:
-    """The records of the batch or message at ``pos``, whatever its magic.
+    """The records of the batch or message at ``pos``, of any magic.
 
-    Inner messages of a magic 0/1 wrapper must carry right CRCs. Raises ``CorruptRecordError`` and ``ApiError``.
+    Inner messages of a magic 0/1 wrapper must have correct CRCs. Raises ``CorruptRecordError`` and ``ApiError``.
     """
     if header.magic == 2:
         return list(iter_records(buf, header, pos, max_size))
@@ -32,7 +32,7 @@ def records_of(buf: Buffer, header: BatchHeader, pos: int = 0, max_size: int = M
 def up_convert(buf: Buffer) -> bytes:
     """Messages of magic 0/1 as magic-2 batches with the same offsets, timestamps and codecs.
 
-    Uncompressed messages in a row share a batch; what is magic 2 already stays as it is. A partial tail is left out.
+    Successive uncompressed messages share a batch; magic-2 batches are kept unchanged. A partial tail is left out.
     Raises as :func:`records_of`.
     """
     out: list[Buffer] = []
@@ -63,9 +63,9 @@ def _kind(header: BatchHeader) -> tuple[int, int, int]:
 def down_convert(buf: Buffer, to_magic: int, first_offset: int) -> bytes:
     """Batches as messages of ``to_magic`` (0 or 1), for a reader that asked from ``first_offset`` on.
 
-    Batches of that magic or an older one stay as they are; control batches, record headers and uncompressed records
+    Batches of that magic or an older one are kept unchanged; control batches, record headers and uncompressed records
     before ``first_offset`` are dropped, as is a partial tail. Raises ``ApiError`` with UNSUPPORTED_COMPRESSION_TYPE at
-    the first zstd batch, unless something before it could be converted: the reader comes again from there.
+    the first zstd batch, unless batches before it could be converted: the reader's next fetch begins there.
     """
     out: list[Buffer] = []
     view = memoryview(buf)

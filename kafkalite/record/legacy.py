@@ -47,7 +47,7 @@ class Message:
 
 
 def read_message(buf: Buffer, header: BatchHeader, pos: int = 0) -> Message:
-    """The message at ``pos`` whose header was read. Raises ``CorruptRecordError`` where its fields do not fill it."""
+    """The message at ``pos`` with its parsed header. Raises ``CorruptRecordError`` if its fields do not fill it."""
     view = memoryview(buf)[pos : pos + header.size]
     if len(view) < header.size:
         raise CorruptRecordError(f"message of {header.size} bytes at {pos} is cut short")
@@ -74,9 +74,9 @@ def _read_bytes(view: memoryview, at: int) -> tuple[memoryview | None, int]:
 def unwrap(
     buf: Buffer, header: BatchHeader, pos: int = 0, max_size: int = MAX_DECOMPRESSED_BYTES
 ) -> list[tuple[Record, Message]]:
-    """The records of the message at ``pos``: itself, or what it wraps with final offsets and timestamps.
+    """The records of the message at ``pos``: itself, or the messages in it with final offsets and timestamps.
 
-    CRCs are told, not judged. Raises ``CorruptRecordError`` for bytes that make no sense, ``ApiError`` with
+    CRCs are reported, not checked. Raises ``CorruptRecordError`` for malformed bytes, ``ApiError`` with
     INVALID_RECORD for sets that no producer may write (nested, mixed or empty), and as ``decompress`` does.
     """
     outer = read_message(buf, header, pos)
@@ -135,12 +135,12 @@ def encode_message(
 def encode_message_set(records: Sequence[Record], magic: int, *, codec: int = 0, timestamp_type: int = 0) -> bytes:
     """``records`` (at least one, offsets ascending) as messages of ``magic`` 0 or 1; with a codec, as one wrapper.
 
-    Record headers, which these formats do not know, are dropped; with LogAppendTime the records carry that time
+    Record headers, which these formats lack, are dropped; with LogAppendTime the records must carry that time
     already. Raises ``ApiError`` (UNSUPPORTED_COMPRESSION_TYPE) for zstd.
     """
     attributes = TIMESTAMP_TYPE_MASK if timestamp_type == LOG_APPEND_TIME and magic else 0
     base = records[0].offset if codec and magic == 1 else 0
-    # In a wrapper only the outer message tells the timestamp type's meaning; Kafka writes it on the inner ones too.
+    # Only the outer message's timestamp type has a meaning; Kafka writes it on the inner ones, too.
     inner = b"".join(
         encode_message(record.offset - base, magic, attributes, record.timestamp, record.key, record.value)
         for record in records

@@ -2,9 +2,9 @@
 
 Answers to: ``org.apache.kafka.common.compress.{Lz4BlockInputStream,Lz4BlockOutputStream}``. Pure.
 
-Kafka's Java readers take independent blocks only, so that is what is written. For magic 0 Kafka computed the
-descriptor's checksum over the frame's magic number too (KAFKA-3160), and its readers of magic 0 go on ignoring it:
-such frames are written with the broken byte and read without a look at it.
+Kafka's Java readers accept independent blocks only, so those are written. For magic 0 Kafka computed the
+descriptor's checksum over the frame's magic number, too (KAFKA-3160), and its readers of magic 0 still ignore it:
+such frames are written with the wrong checksum byte and read without a check of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BROKEN_HEADER = MAGIC + _DESCRIPTOR + bytes([(xxh32(MAGIC + _DESCRIPTOR) >> 8) 
 
 
 def encode(data: Buffer, *, broken_checksum: bool = False) -> bytes:
-    """``data`` as one LZ4 frame; ``broken_checksum`` as magic 0 wants it."""
+    """``data`` as one LZ4 frame; ``broken_checksum``: with the wrong checksum byte of magic 0."""
     out = [_BROKEN_HEADER if broken_checksum else _HEADER]
     view = memoryview(data)
     for start in range(0, len(view), _WRITE_BLOCK):
@@ -46,7 +46,7 @@ def encode(data: Buffer, *, broken_checksum: bool = False) -> bytes:
 def decode(data: memoryview, max_size: int, *, ignore_checksum: bool = False) -> bytes | None:
     """The content of one LZ4 frame, or None when it is larger than ``max_size``. Raises ``CorruptRecordError``.
 
-    Linked blocks, which Kafka's Java readers refuse but other clients may have stored, are read too.
+    Linked blocks, which Kafka's Java readers refuse but other clients may have stored, are accepted, too.
     """
     try:
         flags, pos, block_size, linked = _read_descriptor(data, ignore_checksum)

@@ -2,7 +2,7 @@
 
 Answers to: ``org.apache.kafka.common.record.{DefaultRecord,DefaultRecordBatch,MemoryRecordsBuilder}``. Pure.
 
-The broker's hot path never comes here; clients, conversion, compaction and the tools do.
+The broker's hot path does not use this module; clients, conversion, compaction and the tools do.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def iter_records(
 ) -> Iterator[Record]:
     """The records of the magic-2 batch at ``pos``, decompressed (to at most ``max_size`` bytes).
 
-    Where the batch has LogAppendTime, that is every record's timestamp. Raises ``CorruptRecordError`` where the records
-    do not fill the batch exactly, ``ApiError`` where they unfold to more than ``max_size``.
+    With LogAppendTime, the batch's time is every record's timestamp. Raises ``CorruptRecordError`` if the records
+    do not fill the batch exactly, ``ApiError`` if they decompress to more than ``max_size``.
     """
     body = bytes(payload(buf, header, pos, max_size))
     append_time = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
@@ -142,7 +142,7 @@ def _read_record(body: bytes, at: int, header: BatchHeader, append_time: int | N
 
 
 def _wrap(value: int) -> int:
-    # Java's longs overflow silently, and so do absurd timestamps in the batches that Java clients write.
+    # Java's longs overflow silently, and so do out-of-range timestamps in the batches that Java clients write.
     return (
         value if -_INT64_LIMIT <= value < _INT64_LIMIT else (value + _INT64_LIMIT) % (2 * _INT64_LIMIT) - _INT64_LIMIT
     )
@@ -158,9 +158,9 @@ def _read_bytes(body: bytes, at: int) -> tuple[bytes | None, int]:
 
 
 def check_keys(body: Buffer, record_count: int) -> list[int]:
-    """Which records (by index) of an uncompressed ``body`` have a null key. Raises ``CorruptRecordError``.
+    """The indexes of the records in an uncompressed ``body`` whose key is null. Raises ``CorruptRecordError``.
 
-    Walks only as far into each record as its key, for appends to compacted topics.
+    Reads each record only as far as its key, for appends to compacted topics.
     """
     keyless: list[int] = []
     at, end = 0, len(body)
@@ -186,7 +186,7 @@ def check_keys(body: Buffer, record_count: int) -> list[int]:
 
 
 def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> bytes:
-    """One record in its magic-2 form, length first."""
+    """One record in the magic-2 format, beginning with its length."""
     parts = [b"\x00", varint(timestamp_delta), varint(offset_delta)]
     _append_bytes(parts, record.key)
     _append_bytes(parts, record.value)
@@ -222,11 +222,11 @@ def encode_batch(
     last_offset_delta: int | None = None,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """One magic-2 batch of ``records`` (at least one, offsets ascending; an offset of -1 means the one that follows).
+    """One magic-2 batch of ``records`` (at least one, offsets ascending; offset -1: the one after the previous).
 
-    ``base_offset`` moves the batch (default: the first record's offset); gaps between records stay. With
-    ``timestamp_type`` 1, ``log_append_time`` becomes everyone's time. ``last_offset_delta`` says where a
-    compacted batch once ended. ``ValueError`` for an empty or descending sequence.
+    ``base_offset`` moves the batch (default: the first record's offset) and keeps gaps between records. With
+    ``timestamp_type`` 1, ``log_append_time`` is the timestamp of all records. ``last_offset_delta`` is the end that a
+    compacted batch had before. ``ValueError`` for an empty or descending sequence.
     """
     if not records:
         raise ValueError("a batch needs at least one record")

@@ -1,4 +1,4 @@
-"""What a topic's configuration asks of an append, what comes out of its validation, and how records are refused.
+"""The topic configuration that an append is validated with, the result of the validation, and the errors of records.
 
 Answers to: ``LogValidator.ValidationResult``, ``LogAppendInfo`` and ``RecordValidationException``. Pure.
 """
@@ -16,7 +16,7 @@ from kafkalite.record.compression import CODECS, MAX_DECOMPRESSED_BYTES
 class RecordValidationError(ApiError):
     """A batch refused for some of its records.
 
-    ``record_errors`` are pairs (index in the batch, why), as Produce v8 and later tell them.
+    ``record_errors`` are pairs (index in the batch, reason), as in the answers of Produce v8 and later.
     """
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]) -> None:
@@ -25,10 +25,10 @@ class RecordValidationError(ApiError):
 
 
 class ValidationConfig:
-    """What of a topic's configuration bears on an append. Timestamp limits in milliseconds.
+    """The part of a topic's configuration that an append depends on. Timestamp limits in milliseconds.
 
-    ``compression_type`` is a codec's name or ``producer`` (leave it as it came). ``plain`` says that only header, size
-    and CRC of a magic-2 batch need a look, the common case. Immutable: build a new one when the configuration changes.
+    ``compression_type`` is a codec's name or ``producer`` (keep the producer's codec). ``plain`` says that only header,
+    size and CRC of a magic-2 batch must be checked, the common case. Immutable: make a new one for a new configuration.
     """
 
     __slots__ = (
@@ -66,10 +66,10 @@ class ValidationConfig:
 
 
 class ValidBatches:
-    """What is to be written: ``buffer``, its ``headers`` with their final offsets, and what the log must know of it.
+    """The bytes to write: ``buffer``, its ``headers`` with their final offsets, and their largest timestamp.
 
-    ``offset_of_max_timestamp`` is the last offset of the batch that holds the largest timestamp, as the time index
-    wants it; ``log_append_time`` is -1 where the records keep their own time.
+    ``offset_of_max_timestamp`` is the last offset of the batch that holds the largest timestamp, for the time
+    index; ``log_append_time`` is -1 if the records keep their own time.
     """
 
     __slots__ = (
@@ -115,9 +115,9 @@ def check_size(size: int, config: ValidationConfig) -> None:
 
 
 def timestamp_error(timestamp: int, append_time: bool, config: ValidationConfig, now_ms: int) -> str | None:
-    """Why a record's ``timestamp`` is refused at ``now_ms``; None where it is not.
+    """Why a record's ``timestamp`` is refused at ``now_ms``; None if it is accepted.
 
-    ``append_time`` says that the producer called it LogAppendTime, which is the broker's to say.
+    ``append_time`` says that the producer set the type LogAppendTime, which only a broker may set.
     """
     if config.timestamp_type == LOG_APPEND_TIME or timestamp == NO_TIMESTAMP:
         if append_time:
@@ -146,5 +146,5 @@ def keyless_records(indexes: Sequence[int]) -> RecordValidationError:
 
 
 def max_unfolded(config: ValidationConfig) -> int:
-    """Bytes that a compressed batch may unfold to where it has to be looked into."""
+    """The decompressed bytes that are allowed in a batch whose records must be read."""
     return max(MAX_DECOMPRESSED_BYTES, 4 * config.max_message_bytes)

@@ -1,12 +1,12 @@
-"""What a leader checks and fills in before it appends what a producer sent.
+"""The leader's checks of a producer's records before the append, and the fields that it fills in.
 
 Answers to: ``org.apache.kafka.storage.internals.log.LogValidator`` and ``UnifiedLog.analyzeAndValidateRecords``. Pure.
 
 Kafka walks every record of every append. Here a magic-2 batch is judged by its header (structure, sizes, CRC, offset
-range against record count, timestamps by the batch's largest), and its records are walked only where something hangs
+range against record count, timestamps by the batch's largest), and its records are walked only if the result depends
 on them: null keys on compacted topics, and conversion from message formats 0 and 1. LogAppendTime is two header fields
-and a new CRC, and another codec than the producer's is the same records compressed anew, since within a batch
-everything is relative to its header.
+and a new CRC. For another codec than the producer's the same records are compressed again, because everything within
+a batch is relative to its header.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = ["RecordValidationError", "ValidBatches", "ValidationConfig", "patch_b
 
 _SMALLEST_RECORD = 7
 _REFUSED_ATTRIBUTES = CONTROL_MASK | TIMESTAMP_TYPE_MASK
-"""Attributes with which a client's batch needs a closer look."""
+"""Attributes that a client's batch may not have, so that it takes the full validation."""
 
 
 def validate_for_leader(
@@ -61,17 +61,17 @@ def validate_for_leader(
     *,
     from_client: bool = True,
 ) -> ValidBatches:
-    """``records`` checked, with offsets from ``next_offset`` on and ``leader_epoch`` filled in, ready to be written.
+    """Check ``records``, fill in offsets from ``next_offset`` and ``leader_epoch``; returns them ready to be written.
 
-    Fields are patched in place where ``records`` is writable, else in one copy. ``from_client`` is False for what the
-    broker's own coordinators write: control batches and batches without sequences are then right.
+    Fields are patched in place if ``records`` is writable, else in one copy. ``from_client`` is False for batches of
+    the broker's own coordinators: these may be control batches and batches without sequences.
 
     Raises :class:`ApiError` with CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, MESSAGE_TOO_LARGE,
     UNSUPPORTED_COMPRESSION_TYPE or UNSUPPORTED_FOR_MESSAGE_FORMAT; nothing is patched then.
     """
     size = len(records)
-    # The fast path: one whole batch that needs no change but offset and leader epoch. Whatever is not plainly so goes
-    # the long way, which also finds the words for the refusal.
+    # The fast path: one whole batch that needs no change but offset and leader epoch. Any other batch takes the full
+    # validation, which also finds the text of the error.
     if size >= HEADER_SIZE and records[MAGIC_POSITION] == 2 and config.plain and size <= config.max_message_bytes:
         header = BatchHeader(*HEADER.unpack_from(records))
         delta = header.last_offset_delta
@@ -109,7 +109,7 @@ def validate_for_leader(
 def _validate(
     records: memoryview, next_offset: int, leader_epoch: int, config: ValidationConfig, now_ms: int, from_client: bool
 ) -> ValidBatches:
-    """The long way: every check in Kafka's order, then the changes."""
+    """The full validation: every check in Kafka's order, then the changes."""
     batches = list(iter_headers(records, allow_partial_tail=True))
     if not batches:
         raise ApiError(ErrorCode.INVALID_RECORD, "Record batch has no batches at all")
@@ -137,7 +137,7 @@ def _validate(
     except ChecksumError:
         raise
     except CorruptRecordError as error:
-        # The bytes came as they were sent: sending them again, which CORRUPT_MESSAGE asks for, would not help.
+        # The bytes arrived as they were sent: a retry, which CORRUPT_MESSAGE asks for, would not help.
         raise _invalid(str(error)) from error
 
 
@@ -172,7 +172,7 @@ def _check_batch(header: BatchHeader, config: ValidationConfig, from_client: boo
 
 
 def _check_records(records: memoryview, pos: int, header: BatchHeader, config: ValidationConfig, now_ms: int) -> None:
-    """What Kafka asks of every record. A record without a key is that before its timestamp counts."""
+    """Kafka's checks of every record. A missing key is reported before a bad timestamp."""
     missing: list[int] = []
     if config.compacted and not header.is_control:
         missing = check_keys(payload(records, header, pos, max_unfolded(config)), header.record_count)
@@ -181,7 +181,7 @@ def _check_records(records: memoryview, pos: int, header: BatchHeader, config: V
         append_time = header.timestamp_type == LOG_APPEND_TIME
         why = timestamp_error(header.max_timestamp, append_time, config, now_ms)
         if not append_time and header.base_timestamp != NO_TIMESTAMP:
-            # The first record's own time stands in for the oldest one.
+            # The first record's own time is checked instead of the oldest one.
             why = why or timestamp_error(header.base_timestamp, append_time, config, now_ms)
     if why:
         raise invalid_timestamp([(0, why)])

@@ -1,1 +1,1 @@
-"""What a cluster consists of, as values, and who holds which replica. Pure."""
+"""The parts of a cluster as values, and the assignment of replicas. Pure."""

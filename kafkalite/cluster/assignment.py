@@ -1,9 +1,9 @@
-"""Who gets the replicas of new partitions.
+"""The assignment of replicas to brokers for new partitions.
 
-Answers to: ``org.apache.kafka.admin.AdminUtils``. Pure: chance comes from the handed-in generator.
+Answers to: ``org.apache.kafka.admin.AdminUtils``. Pure: random numbers come from the generator argument.
 
-Without racks, the first replicas go round the brokers from a random start; the others follow at a shift that grows
-by one with every full round, so that the followers of one broker's partitions are spread over all the others::
+Without racks, the first replicas go round the brokers from a random start. The others follow at a shift that grows
+by one with every full round, so that the followers of one broker's partitions are spread over all other brokers::
 
     broker-0  broker-1  broker-2  broker-3  broker-4
     p0        p1        p2        p3        p4       (first replicas)
@@ -13,8 +13,8 @@ by one with every full round, so that the followers of one broker's partitions a
     p3        p4        p0        p1        p2       (third replicas)
     p7        p8        p9        p5        p6
 
-With racks, the brokers are first put into an order that alternates the racks, and a replica avoids racks and brokers
-that have one of the same partition already, for as long as others have none.
+With racks, the brokers are first put into an order that alternates the racks. A replica avoids racks and brokers
+that have a replica of the same partition already, as long as there are others without one.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ def assign_replicas(
 ) -> dict[int, tuple[int, ...]]:
     """Replicas, preferred leader first, of ``n_partitions`` partitions numbered from ``start_partition``.
 
-    ``fixed_start`` is the index (into the brokers by id, or by alternating racks) of partition 0's first replica and
-    at once the first shift; without it both are drawn from ``rng``.
+    ``fixed_start`` is the index (into the brokers by id, or by alternating racks) of partition 0's first replica, and
+    also the first shift; without it both are drawn from ``rng``.
 
     Raises :class:`ApiError` INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, and UNKNOWN_SERVER_ERROR (as Kafka does)
-    where only some brokers name their rack.
+    if only some brokers have a rack.
     """
     if n_partitions <= 0:
         raise ApiError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
@@ -77,9 +77,9 @@ def assign_replicas(
 def assign_added_partitions(
     brokers: Sequence[Broker], existing: Mapping[int, Sequence[int]], n_partitions: int, rng: random.Random
 ) -> dict[int, tuple[int, ...]]:
-    """Replicas of ``n_partitions`` more partitions of a topic, going on from where ``existing`` ends.
+    """Replicas of ``n_partitions`` more partitions of a topic, continuing after those of ``existing``.
 
-    The replication factor and the start are partition 0's, as ``AdminZkClient`` has it. Raises as
+    The replication factor and the start are those of partition 0, as in ``AdminZkClient``. Raises as
     :func:`assign_replicas` does.
     """
     first = existing[0]

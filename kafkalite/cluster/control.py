@@ -1,7 +1,7 @@
-"""What the controller and the brokers say to each other, as plain frozen values.
+"""The messages between the controller and the brokers, as plain frozen values.
 
 Answers to: Kafka's ``LeaderAndIsr``, ``UpdateMetadata``, ``StopReplica`` and ``ControlledShutdown`` messages. Pure.
-How they travel is a port's business (``network/control.py`` carries them as msgpack frames).
+A port transports them: ``network/control.py`` sends them as msgpack frames.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 
 EPOCH_DURING_DELETE = -2
-"""Leader epoch in a :class:`StopReplicaPartitionState`: stop whatever the epoch, the topic is being deleted."""
+"""Leader epoch in a :class:`StopReplicaPartitionState`: stop at any epoch, because the topic is being deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class LeaderAndIsrRequest:
 
 @dataclass(frozen=True, slots=True)
 class UpdateMetadataRequest:
-    """What clients are to be told from now on.
+    """Metadata for the answers to clients.
 
-    The state of partition 0 with ``LEADER_DURING_DELETE`` for a leader says that its topic, by its id, is going.
+    The state of partition 0 with leader ``LEADER_DURING_DELETE`` says that the topic with its id is being deleted.
     """
 
     controller_id: int
@@ -54,7 +54,7 @@ class StopReplicaPartitionState:
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaRequest:
-    """Stop fetching and serving these partitions, and delete the logs of those that say so."""
+    """Stop fetching and serving these partitions, and delete the logs of those that are marked so."""
 
     controller_id: int
     controller_epoch: int
@@ -75,7 +75,7 @@ ControlRequest = LeaderAndIsrRequest | UpdateMetadataRequest | StopReplicaReques
 
 @dataclass(frozen=True, slots=True)
 class ControlResponse:
-    """The answer to any of them: an error for the whole, and one for each partition that has one.
+    """The answer to each of these requests: an error for the whole, and one for each partition that has one.
 
     For :class:`ControlledShutdownRequest`, ``partitions`` are those that the broker still leads.
     """

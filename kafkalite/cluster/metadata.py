@@ -1,10 +1,10 @@
-"""What a broker believes about the cluster: who lives, who leads what, which topic has which id.
+"""A broker's view of the cluster: live brokers, leaders and ISRs of partitions, topic ids.
 
 Answers to: ``kafka.server.metadata.ZkMetadataCache``. Pure.
 
-Two writers feed one cache: the controller's requests and the broker's own reading of ZooKeeper. Either may be
-the older one, so a state only ever replaces an older state of the same topic id; a topic that is deleted and
-created again has a new id, and what is still said of the old id is ignored from then on.
+Two writers feed one cache: the controller's requests and the broker's own reads of ZooKeeper. Either may bring
+older news than the other, so a state replaces only an older state of the same topic id. A topic that is deleted and
+created again has a new id, and later news of the old id is ignored.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 
 LEADER_DURING_DELETE = -2
-"""Leader in a state by which the controller says that the topic with that state's id is being deleted."""
+"""Leader id by which the controller says that the topic with the state's id is being deleted."""
 _REMEMBERED_DELETIONS = 10_000
 _NO_PARTITIONS: dict[int, LeaderAndIsr] = {}
 
 
 class MetadataCache:
-    """The cluster as this broker knows it. ``controller_id`` is -1 while no controller is known.
+    """The cluster as this broker knows it. ``controller_id`` is -1 if no controller is known.
 
-    ``brokers`` and ``topics`` may be read freely and are changed by the methods only. ``version`` grows with every
-    change, so that whoever derives something from the cache can tell when to derive it again. ``on_brokers`` are called
+    ``brokers`` and ``topics`` may be read freely and are changed only by the methods. ``version`` grows with every
+    change, so that a caller that derives a value from the cache knows when to derive it again. ``on_brokers`` is called
     when brokers came, went or changed.
     """
 
@@ -86,7 +86,7 @@ class MetadataCache:
         return [broker for broker, when in self._departed.values() if when >= since]
 
     def set_controller(self, controller_id: int) -> bool:
-        """Note who is the controller (-1: nobody); returns whether that is news."""
+        """Set the controller's id (-1: there is none); returns whether it changed."""
         if controller_id == self.controller_id:
             return False
         self.controller_id = controller_id
@@ -104,9 +104,9 @@ class MetadataCache:
     # Topics
 
     def apply(self, states: Iterable[LeaderAndIsr]) -> list[LeaderAndIsr]:
-        """Take over those of ``states`` that are newer than what is known; returns the ones that changed anything.
+        """Store those of ``states`` that are newer than the known ones; returns the ones that changed anything.
 
-        A state whose leader is :data:`LEADER_DURING_DELETE` ends its topic, if that is still the one with its id.
+        A state whose leader is :data:`LEADER_DURING_DELETE` removes its topic, if the topic still has that id.
         """
         changed = []
         for state in states:
@@ -134,7 +134,7 @@ class MetadataCache:
                 return False
             same_id = topic_id in (ZERO_UUID, known.topic_id)
             if state.order == known.order and state.assignment == known.assignment and same_id:
-                # Nothing new, except perhaps how new the znode is.
+                # Nothing changed except, perhaps, the znode's last modification.
                 if state.mzxid > known.mzxid:
                     partitions[state.partition] = state
                 return False
@@ -142,7 +142,7 @@ class MetadataCache:
         return True
 
     def _end(self, topic: str, topic_id: uuid.UUID) -> bool:
-        """The topic with this id is being deleted; a younger one of the same name is not."""
+        """Remove the topic with this id, because it is being deleted; a newer topic of the same name stays."""
         if topic_id == ZERO_UUID:
             return False
         if self._ids.get(topic) == topic_id:
@@ -152,7 +152,7 @@ class MetadataCache:
         return True
 
     def _supersedes(self, state: LeaderAndIsr) -> bool:
-        """Whether ``state``, of another topic id than the known one, is of the younger topic."""
+        """Whether ``state``, whose topic id differs from the known one, belongs to the newer topic."""
         known = next(iter(self.topics.get(state.topic, _NO_PARTITIONS).values()), None)
         if known is None:
             return True
@@ -162,7 +162,7 @@ class MetadataCache:
 
     def _adopt_id(self, topic: str, known_id: uuid.UUID, topic_id: uuid.UUID) -> None:
         if known_id != ZERO_UUID:
-            # The topic was deleted and created again: nothing of the old one counts.
+            # The topic was deleted and created again: nothing of the old one is valid.
             self._forget(known_id)
             self.topics.pop(topic, None)
         self._ids[topic] = topic_id
@@ -176,7 +176,7 @@ class MetadataCache:
             self._forgotten.discard(self._forgotten_order.popleft())
 
     def remove_topics(self, names: Iterable[str]) -> list[LeaderAndIsr]:
-        """Forget deleted topics; returns the states that they had. Late news of their ids will be ignored."""
+        """Forget deleted topics; returns their states. Late news of their ids will be ignored."""
         removed: list[LeaderAndIsr] = []
         for name in names:
             removed.extend(self.topics.pop(name, _NO_PARTITIONS).values())
@@ -188,20 +188,20 @@ class MetadataCache:
         return removed
 
     def state(self, topic_partition: TopicPartition) -> LeaderAndIsr | None:
-        """What is known of one partition."""
+        """The known state of one partition."""
         return self.topics.get(topic_partition[0], _NO_PARTITIONS).get(topic_partition[1])
 
     def partitions(self, topic: str) -> Mapping[int, LeaderAndIsr]:
-        """The partitions of ``topic`` by number; empty where the topic is unknown."""
+        """The partitions of ``topic`` by number; empty if the topic is unknown."""
         return self.topics.get(topic, _NO_PARTITIONS)
 
     def states(self) -> Iterator[LeaderAndIsr]:
-        """Every partition of every topic."""
+        """The states of every partition of every topic."""
         for partitions in self.topics.values():
             yield from partitions.values()
 
     def topic_id(self, name: str) -> uuid.UUID:
-        """The id of a topic, :data:`ZERO_UUID` where it has none or is unknown."""
+        """The id of a topic, :data:`ZERO_UUID` if it has none or is unknown."""
         return self._ids.get(name, ZERO_UUID)
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:

@@ -1,4 +1,4 @@
-"""What a cluster consists of, as values: brokers, endpoints, partition states.
+"""The parts of a cluster as values: brokers, endpoints, partition states.
 
 Answers to: ``kafka.cluster.{Broker,EndPoint}`` and ``kafka.api.LeaderAndIsr``. Pure.
 """
@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 
 CONTROL_PLANE_LISTENER = "CONTROLPLANE"
-"""Name of the listener on which brokers and controller talk; clients never see it in answers."""
+"""Name of the listener on which brokers and controller communicate; clients never see it in answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a listener of a broker is reached."""
+    """Host and port of a broker's listener."""
 
     listener: str
     security_protocol: str
@@ -26,11 +26,11 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """A live broker as its znode in ``/brokers/ids`` says. ``epoch`` is that znode's czxid.
+    """A live broker as its znode in ``/brokers/ids`` describes it. ``epoch`` is that znode's czxid.
 
-    ``unclean_start_epoch`` is the epoch that the broker registered with after its last unclean start, -1 where that is
-    not known. A clean restart and a registration in a new session keep it, because the logs are whole; so a changed
-    one says that the logs may have been shortened (the idea of KIP-966's previous broker epoch).
+    ``unclean_start_epoch`` is the epoch that the broker registered with after its last unclean start, -1 if that is
+    unknown. A clean restart and a registration in a new session keep it, because the logs are whole; a changed
+    value means that the logs may have been shortened (the idea of KIP-966's previous broker epoch).
     """
 
     id: int
@@ -40,7 +40,7 @@ class Broker:
     unclean_start_epoch: int = -1
 
     def endpoint(self, listener: str) -> Endpoint | None:
-        """The endpoint of ``listener``, or ``None`` where this broker has no such listener."""
+        """The endpoint of ``listener``, or ``None`` if this broker has no such listener."""
         for endpoint in self.endpoints:
             if endpoint.listener == listener:
                 return endpoint
@@ -49,7 +49,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAssignment:
-    """Who holds replicas of a partition, preferred leader first.
+    """The replicas of a partition, preferred leader first.
 
     During a reassignment ``replicas`` is the union, in Kafka's order: target replicas, then the removing ones.
     """
@@ -75,10 +75,10 @@ class PartitionAssignment:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsr:
-    """All that is decided about one partition: the state znode and the assignment, as read or as just written.
+    """The state znode of one partition and its assignment, as read or as just written.
 
-    ``zk_version`` is the version of ``…/partitions/N/state``, against which an ISR change is written.
-    ``mzxid`` is that znode's last modification, -1 where the state came in a controller's request (whose
+    ``zk_version`` is the version of ``…/partitions/N/state``; an ISR change is written on condition of it.
+    ``mzxid`` is that znode's last modification, -1 if the state came in a controller's request (whose
     broker epoch then proves that it was meant for this incarnation of the broker). Two states of one topic
     id are ordered by ``(leader_epoch, zk_version)``. ``unclean_start_epochs`` are pairs of a member of the ISR and the
     ``Broker.unclean_start_epoch`` under which it was last known to be in sync; states that Kafka wrote have none.

@@ -1,4 +1,4 @@
-"""What a topic may be called.
+"""Valid topic names.
 
 Answers to: ``org.apache.kafka.common.internals.Topic``. Pure.
 """
@@ -17,7 +17,7 @@ _MAX_LENGTH: Final = 249
 
 
 def topic_fault(name: str) -> str | None:
-    """What is wrong with ``name``; ``None`` where a topic may have it."""
+    """Why ``name`` is no valid topic name; ``None`` if it is valid."""
     if not name:
         return "the empty string is not allowed"
     if name in (".", ".."):
@@ -42,7 +42,7 @@ def is_valid_topic(name: str) -> bool:
 
 
 def colliding_topic(name: str, existing: Iterable[str]) -> str | None:
-    """An existing topic that metrics could not tell from ``name``, because they write '.' as '_'."""
+    """An existing topic whose metrics would have the same name as those of ``name``, because they write '.' as '_'."""
     if "." not in name and "_" not in name:
         return None
     unified = name.replace(".", "_")

@@ -49,7 +49,7 @@ _SYNONYMS: Final[dict[str, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key as it stands. ``synonyms`` are all places that give it a value, the one in force first."""
+    """One key with its value. ``synonyms`` are all sources that give it a value, the one in force first."""
 
     name: str
     value: str | None
@@ -163,9 +163,9 @@ class ConfigAdmin:
         return ConfigEntry(key.name, value, source, False, False, key.type.value, synonyms, key.doc)
 
     def _broker_synonyms(self, name: str) -> list[Synonym]:
-        """Every source of a broker key, also in other units, in Kafka's order: by source, the finest unit first.
+        """Every source of a broker key, in all its units, in Kafka's order: by source, the finest unit first.
 
-        What stands before the first synonym of the key's own name is left out, as in Kafka: tools take the first
+        Synonyms before the first one with the key's own name are left out, as in Kafka: tools take the first
         synonym for the value in force, and it would be in another unit.
         """
         aliases = _SYNONYMS.get(name) or self._config.aliases(name)
@@ -188,7 +188,7 @@ class ConfigAdmin:
 
     def _broker_entry(self, name: str, synonyms: list[Synonym], *, for_all: bool) -> ConfigEntry:
         key = self._config.key(name)
-        # What nobody knows may be a secret of somebody's plug-in: Kafka hides it.
+        # The value of an unknown key may be a plug-in's secret: Kafka hides it.
         sensitive = key is None or key.type is ConfigType.PASSWORD
         value = None
         if sensitive:

@@ -33,7 +33,7 @@ class AlterOp(NamedTuple):
 def apply_ops(
     current: Mapping[str, str], ops: Sequence[AlterOp], keys: ConfigDef, defaults: Mapping[str, Any]
 ) -> dict[str, str]:
-    """``current`` overrides after ``ops``; lists without an override begin with their value in ``defaults``.
+    """The overrides after ``ops`` on ``current``; a list without an override begins with its value in ``defaults``.
 
     Raises :class:`ApiError` INVALID_REQUEST or INVALID_CONFIG.
     """

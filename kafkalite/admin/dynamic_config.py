@@ -1,4 +1,4 @@
-"""A broker's configuration as it is now: defaults, server.properties, and what ``/config/brokers`` says (KIP-226).
+"""A broker's configuration in force: defaults, server.properties, and ``/config/brokers`` (KIP-226).
 
 Answers to: ``kafka.server.{KafkaConfig,DynamicBrokerConfig}``. Deterministic.
 """
@@ -18,15 +18,15 @@ log = logging.getLogger(__name__)
 
 Listener = Callable[[frozenset[str]], object]
 Validator = Callable[[Mapping[str, Any], Mapping[str, Any]], None]
-"""Takes the values in force and those that would be. Raises :class:`ConfigError` where that change is not allowed."""
+"""Takes the values in force and the proposed ones. Raises :class:`ConfigError` if the change is not allowed."""
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]+\.(.+)")
 _FOR_ALL_LISTENERS: Final = ("max.connections", "max.connection.creation.rate", "num.network.threads")
-"""Keys that one listener of every broker may have for its own, by its prefix."""
+"""Keys that every broker may set for a single listener, by the listener's prefix."""
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from; the numbers of DescribeConfigs answers."""
+    """The origin of a value; the numbers are those of DescribeConfigs answers."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC_CONFIG = 1
@@ -37,7 +37,7 @@ class ConfigSource(IntEnum):
 
 
 class Synonym(NamedTuple):
-    """One place that gives a value to a key; the first of several wins."""
+    """One source that gives a value to a key; the first of several applies."""
 
     name: str
     value: str | None
@@ -47,10 +47,10 @@ class Synonym(NamedTuple):
 class DynamicConfig:
     """The values of every key of ``definition``; ``config["log.retention.ms"]`` is the value in force.
 
-    ``static`` is the text of server.properties and overrides, already checked. Listeners hear the names
-    whose values changed, after all of them have changed. A dynamic value that is wrong is refused with
-    :class:`ConfigError` by :meth:`check`; where one stands in ZooKeeper nevertheless it is logged and ignored.
-    ``validators`` judge the values as a whole, where a client asks for a change.
+    ``static`` is the text of server.properties and overrides, already checked. Listeners are given the names
+    whose values changed, after all of them have changed. :meth:`check` refuses a wrong dynamic value with
+    :class:`ConfigError`; one that is in ZooKeeper nevertheless is logged and ignored.
+    ``validators`` check the values together when a client asks for a change.
     """
 
     def __init__(self, definition: ConfigDef, static: Mapping[str, str], validators: Sequence[Validator] = ()) -> None:
@@ -61,7 +61,7 @@ class DynamicConfig:
         self._broker: dict[str, str] = {}
         self._listeners: list[Listener] = []
         self.values: dict[str, Any] = {}
-        """Parsed values in force. Replaced as a whole at a change, never altered."""
+        """Parsed values in force. A change replaces the whole mapping and never alters it."""
         self.values = self._merge(self._default, self._broker)
 
     def __getitem__(self, name: str) -> Any:
@@ -72,25 +72,25 @@ class DynamicConfig:
         self._listeners.append(listener)
 
     def update_default(self, texts: Mapping[str, str]) -> frozenset[str]:
-        """The whole of ``/config/brokers/<default>``; returns the names whose values changed."""
+        """Apply the content of ``/config/brokers/<default>``; returns the names whose values changed."""
         self._default = self._usable(texts, per_broker=False)
         return self._changed()
 
     def update_broker(self, texts: Mapping[str, str]) -> frozenset[str]:
-        """The whole of this broker's ``/config/brokers/<id>``; returns the names whose values changed."""
+        """Apply the content of this broker's ``/config/brokers/<id>``; returns the names whose values changed."""
         self._broker = self._usable(texts, per_broker=True)
         return self._changed()
 
     def key(self, name: str) -> ConfigKey | None:
-        """The key of that name, or the one that ``name`` sets for a single listener (``listener.name.NAME.KEY``)."""
+        """The key with that name, or the one that ``name`` sets for a single listener (``listener.name.NAME.KEY``)."""
         found = self.definition.keys.get(name)
         if found is None and (base := _base_name(name)):
-            # What a listener has for one of its SASL mechanisms: listener.name.NAME.MECHANISM.KEY.
+            # A key for one SASL mechanism of one listener: listener.name.NAME.MECHANISM.KEY.
             return self.definition.keys.get(base) or self.definition.keys.get(base.partition(".")[2])
         return found
 
     def check(self, texts: Mapping[str, str], *, per_broker: bool) -> None:
-        """Whether ``texts`` may be set while brokers run. Raises :class:`ConfigError` with the reason."""
+        """Check that ``texts`` may be set while brokers run. Raises :class:`ConfigError` with the reason."""
         for name, text in texts.items():
             key = self.key(name)
             if key is None:
@@ -113,14 +113,14 @@ class DynamicConfig:
                 )
 
     def check_change(self, overrides: Mapping[str, str], *, per_broker: bool) -> None:
-        """Whether ``overrides`` may become all of this broker's, or of the cluster's. Raises :class:`ConfigError`."""
+        """Check ``overrides`` as all overrides of this broker, or of the cluster. Raises :class:`ConfigError`."""
         usable = {name: text for name, text in overrides.items() if name in self.definition}
         changed = self._merge(self._default, usable) if per_broker else self._merge(usable, self._broker)
         for validate in self._validators:
             validate(self.values, changed)
 
     def synonyms(self, name: str) -> list[Synonym]:
-        """Every place that gives ``name`` a value, the one in force first."""
+        """Every source that gives ``name`` a value, the one in force first."""
         key = self.key(name)
         found = [
             Synonym(name, texts[name], source)
@@ -138,12 +138,12 @@ class DynamicConfig:
         return found
 
     def aliases(self, name: str) -> tuple[str, ...]:
-        """``name``, and the key from which a setting of a single listener inherits."""
+        """``name``, and the key from which a single listener's setting inherits."""
         key = self.key(name)
         return (name,) if key is None or key.name == name else (name, key.name)
 
     def names(self) -> list[str]:
-        """Every name that has a value: all that are defined, and what was set besides."""
+        """Every name that has a value: all defined keys, and other names that were set."""
         defined = (key.name for key in self.definition.keys.values() if not key.is_dynamic_only)
         extra = (name for texts in (self.static, self._default, self._broker) for name in texts)
         return list(dict.fromkeys([*defined, *extra]))
@@ -175,6 +175,6 @@ class DynamicConfig:
 
 
 def _base_name(name: str) -> str:
-    """What ``name`` says of a single listener, empty where it is of none."""
+    """The key that ``name`` sets for a single listener; empty if ``name`` is not of that form."""
     found = _OF_A_LISTENER.fullmatch(name)
     return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers, handed out from blocks that are fetched ahead.
+"""Producer ids for idempotent producers, from blocks that are allocated in advance.
 
 Answers to: ``kafka.coordinator.transaction.ZkProducerIdManager``. Deterministic.
 """
@@ -16,18 +16,18 @@ from kafkalite.common.tasks import Future, spawn
 log = logging.getLogger(__name__)
 
 PREFETCH_AT = 0.9
-"""The next block is fetched once this part of the present one is used, as in Kafka."""
+"""The next block is allocated once this part of the current one is used, as in Kafka."""
 
 
 class ProducerIdSource(Protocol):
-    """Where blocks come from: ``zk.stores.producer_ids.ProducerIdStore``."""
+    """Allocates blocks: ``zk.stores.producer_ids.ProducerIdStore``."""
 
     def allocate(self, broker_id: int) -> Awaitable[range]:
         """Claim the next block of ids for ``broker_id``."""
 
 
 class ProducerIdManager:
-    """Unique producer ids. No id is handed out twice in the cluster; those of a block left over at a stop are lost."""
+    """Unique producer ids. No id is given twice in the cluster; a stop loses the unused ids of a block."""
 
     def __init__(self, broker_id: int, source: ProducerIdSource) -> None:
         self._broker_id = broker_id
@@ -39,7 +39,7 @@ class ProducerIdManager:
         self._waiting: deque[Future[int]] = deque()
 
     async def generate(self) -> int:
-        """The next id. Raises :class:`ApiError` (COORDINATOR_LOAD_IN_PROGRESS) where ZooKeeper gives no block."""
+        """The next id. Raises :class:`ApiError` (COORDINATOR_LOAD_IN_PROGRESS) if ZooKeeper gives no block."""
         if self._used >= len(self._block) and self._next_block:
             self._block, self._next_block, self._used = self._next_block, range(0), 0
         if self._used < len(self._block):
@@ -71,7 +71,7 @@ class ProducerIdManager:
                 )
             return
         self._fetching = False
-        # Whoever waited is served first; later callers find what is left.
+        # Waiting callers are served first, and new callers from the rest.
         waiting, self._waiting = self._waiting, deque()
         for waiter in waiting:
             spawn(self._serve(waiter), "serving a producer id")

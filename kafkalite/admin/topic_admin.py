@@ -1,4 +1,4 @@
-"""Topics created, deleted and widened: checks, the replica assignment, the znodes, the wait for the outcome.
+"""Topics created, deleted and widened: checks, replica assignment, znodes, and the wait for the result.
 
 Answers to: ``kafka.server.ZkAdminManager`` (topics) and ``kafka.server.DelayedCreatePartitions``. Deterministic.
 """
@@ -49,7 +49,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class TopicOutcome:
-    """What became of one topic. ``configs`` are the overrides it was made with."""
+    """The result for one topic. ``configs`` are the overrides that it was created with."""
 
     name: str
     error: ErrorCode = ErrorCode.NONE
@@ -64,7 +64,7 @@ class TopicOutcome:
 class MorePartitions:
     """A topic to widen to ``count`` partitions.
 
-    ``assignments`` are the replicas of each new partition, in order; ``None``: chosen here.
+    ``assignments`` are the replicas of each new partition, in order; ``None``: this broker chooses them.
     """
 
     name: str
@@ -73,7 +73,7 @@ class MorePartitions:
 
 
 class _Wait(DelayedOperation):
-    """Waits until ``pending`` topics have all reached what is waited for, or time runs out."""
+    """Waits until all topics have reached the expected state, or for the timeout."""
 
     __slots__ = ("_is_done", "done")
 
@@ -90,9 +90,9 @@ class _Wait(DelayedOperation):
 
 
 class TopicAdmin:
-    """Writes what clients ask for about topics; the controller does the rest, and metadata says when it has.
+    """Writes the topic changes that clients request. The controller carries them out; the metadata cache shows when.
 
-    Whoever changes the metadata cache calls :meth:`metadata_changed` afterwards.
+    The caller that changes the metadata cache calls :meth:`metadata_changed` afterwards.
     """
 
     def __init__(
@@ -114,20 +114,20 @@ class TopicAdmin:
         self._creating: set[str] = set()
 
     def metadata_changed(self, topics: Iterable[str]) -> None:
-        """The metadata cache has news of ``topics``: complete the requests that waited for it."""
+        """The metadata cache changed for ``topics``: complete the requests that wait for them."""
         if not len(self._waiting):
             return
         for topic in topics:
             self._waiting.check_and_complete(topic)
 
     def shutdown(self) -> None:
-        """Drop what waits."""
+        """Drop the waiting requests."""
         self._waiting.shutdown()
 
     async def create(
         self, topics: Sequence[NewTopic], timeout_ms: int, *, validate_only: bool = False
     ) -> list[TopicOutcome]:
-        """Create ``topics``; returns when all partitions have leaders, else with REQUEST_TIMED_OUT."""
+        """Create ``topics``; returns when all partitions have leaders, or with REQUEST_TIMED_OUT."""
         outcomes = [
             await self._outcome(topic.name, partial(self._create_one, topic, validate_only), timeout_ms)
             for topic in topics
@@ -144,7 +144,7 @@ class TopicAdmin:
         return [_timed_out(outcome) if outcome.name in late else outcome for outcome in outcomes]
 
     async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
-        """Have ``names`` deleted; returns when they are gone from the metadata, or with REQUEST_TIMED_OUT."""
+        """Request the deletion of ``names``; returns when the metadata lacks all of them, or with REQUEST_TIMED_OUT."""
         outcomes = [await self._outcome(name, partial(self._delete_one, name), timeout_ms) for name in names]
         late = await self._wait(
             [outcome for outcome in outcomes if not outcome.error],
@@ -172,7 +172,7 @@ class TopicAdmin:
         return [_timed_out(outcome) if outcome.name in late else outcome for outcome in outcomes]
 
     def auto_create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
-        """Begin to create topics that clients asked for; what the clients are to be told meanwhile."""
+        """Begin to create topics that clients asked for; returns the error that the clients are given until then."""
         told = {}
         short = len(self._metadata.brokers) < self._config["default.replication.factor"]
         for name in names:
@@ -270,9 +270,9 @@ class TopicAdmin:
         return TopicOutcome(widening.name, partitions=widening.count)
 
     async def _outcome(self, name: str, work: Callable[[], Awaitable[TopicOutcome]], timeout_ms: int) -> TopicOutcome:
-        """The outcome of ``work``; an error of one topic does not disturb the others.
+        """The outcome of ``work``; an error of one topic does not affect the others.
 
-        While ZooKeeper is away the work is tried again, as Kafka's client of ZooKeeper does, until time runs out.
+        While ZooKeeper is unavailable the work is retried until the timeout, as Kafka's client of ZooKeeper does.
         """
         deadline = self._clock.monotonic() + timeout_ms / 1000
         while True:
@@ -305,10 +305,10 @@ class TopicAdmin:
 
 
 def _new_topic_id(rng: random.Random) -> uuid.UUID:
-    """A random id (version 4); never the two that Kafka keeps for itself, nor one whose text begins with a dash."""
+    """A random id (version 4); never one of Kafka's two reserved ids, nor one whose text begins with a dash."""
     while True:
         topic_id = random_uuid(rng)
-        # The text is base64 with '-' for 62: the first six bits.
+        # The text is base64, in which '-' stands for 62: the first six bits.
         if topic_id.bytes[0] >> 2 != 62:
             return topic_id
 

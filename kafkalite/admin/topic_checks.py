@@ -1,4 +1,4 @@
-"""What is refused of requests about topics, with Kafka's errors and words.
+"""The checks of requests about topics, with Kafka's errors and texts.
 
 Answers to: ``kafka.zk.AdminZkClient.validateTopicCreate`` and ``validateReplicaAssignment``. Pure.
 """
@@ -68,7 +68,7 @@ def check_widening(
     assignments: Sequence[Sequence[int]] | None,
     brokers: Collection[int],
 ) -> dict[int, tuple[int, ...]] | None:
-    """The replicas of the partitions to add, where they were given.
+    """The replicas of the partitions to add, if they were given.
 
     Raises :class:`ApiError` INVALID_PARTITIONS or INVALID_REPLICA_ASSIGNMENT.
     """

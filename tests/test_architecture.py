@@ -109,9 +109,10 @@ def test_nothing_blocks_the_reactor_by_design(module: str) -> None:
     assert not UNWANTED.search((ROOT / module).read_text())
 
 
-def test_paths_in_contributing_exist() -> None:
+@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "README.md", "docs/architecture.md"])
+def test_paths_in_a_document_exist(document: str) -> None:
     """A path is what stands in backticks and begins with a folder of the repository."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+    text = (ROOT / document).read_text().partition("\n## Names that changed")[0]
     paths = re.findall(r"`((?:kafkalite|tests|integration|docs|zk_schema)(?:/[\w./]+)?)`", text)
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -1,8 +1,8 @@
-"""A connection to another broker, for followers and tools.
+"""A connection to another broker, for followers, coordinators and tools.
 
 Answers to: ``kafka.server.BrokerBlockingSender`` and ``org.apache.kafka.clients.NetworkClient``. Reactor shell.
 
-Answers are read straight into memory of their own, so that what a follower fetched is appended to its log as it came.
+Each answer is read into memory of its own, so that a follower appends the fetched bytes to its log without a copy.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from kafkalite.protocol.memory import FramePool
 
 _INT32 = struct.Struct(">i")
 _IN_PROGRESS = {0, 11, 36, 115}
-"""Results of a connect that is under way: done, EAGAIN, EINPROGRESS on BSD and on Linux."""
+"""Results of ``connect_ex`` that are no failure: done, EAGAIN, EINPROGRESS of BSD and of Linux."""
 
 POOL = 1 << 22
-"""Bytes of large answers' memory that are kept for the next ones."""
+"""Most bytes of memory that are kept for the next large answers."""
 QUIET = 64
-"""After so many small answers in a row that memory is given up."""
+"""After this many small answers in a row the kept memory is released."""
 
 
 class ConnectionLost(Exception):  # noqa: N818
-    """The connection is not there or went away; whether the request was carried out is unknown."""
+    """There is no connection, or it was lost; whether the broker carried the request out is unknown."""
 
 
 class _Pending:
-    """A request that waits for its answer."""
+    """A request without an answer yet."""
 
     __slots__ = ("api_key", "correlation_id", "deadline", "future", "version")
 
@@ -52,7 +52,7 @@ class _Pending:
 
 
 class BrokerConnection:
-    """One connection; requests are pipelined. Once lost it stays lost: make another."""
+    """One connection, with pipelined requests. It is not opened again after it was lost or closed: make another."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class BrokerConnection:
         self._sock: Any = None
         self._fd = -1
         self._pool = FramePool(POOL)
-        # A broker of ours announces no more than it sends: memory for the whole answer at once.
+        # Brokers send as many bytes as they announce, so the memory for the whole answer is taken at once.
         self._parser = FrameParser(max_response_bytes, self._pool, trusted=True)
         self._small = 0
         self._scratch = bytearray(0)
@@ -89,7 +89,7 @@ class BrokerConnection:
         return self._state == "open"
 
     async def connect(self, timeout: float = 10.0) -> None:
-        """Open it. Raises :class:`ConnectionLost`, after ``timeout`` seconds at the latest."""
+        """Open the connection. Raises :class:`ConnectionLost`, after ``timeout`` seconds at the latest."""
         if self._state != "new":
             raise ConnectionLost(f"the connection to {self} was opened before")
         self._state = "connecting"
@@ -113,7 +113,7 @@ class BrokerConnection:
                 self._lose(os.strerror(result))
 
     def attach(self, sock: Any) -> None:
-        """Use ``sock``, whose connection is established or under way."""
+        """Use ``sock``, which is connected or connecting."""
         self._sock = sock
         self._fd = sock.fileno()
         self._scratch = bytearray(2 * FrameParser.LARGE)
@@ -123,7 +123,7 @@ class BrokerConnection:
     def send(
         self, api_key: int, version: int, body: list[Part] | bytes, timeout: float = 30.0
     ) -> Awaitable[memoryview]:
-        """Send a request; the response's body, writable, in memory of its own.
+        """Send a request. The result is the body of its response, writable, in memory of its own.
 
         Fails with :class:`ConnectionLost`, also after ``timeout`` seconds without an answer, which closes the
         connection.
@@ -141,7 +141,7 @@ class BrokerConnection:
         return future
 
     def post(self, api_key: int, version: int, body: list[Part] | bytes) -> None:
-        """Send a request that has no answer: a Produce with ``acks`` 0. On a lost connection nothing happens."""
+        """Send a request that has no response: a Produce with ``acks`` 0. Does nothing if the connection is lost."""
         if self._state == "open":
             self._append(api_key, version, body)
             if not self._blocked:
@@ -158,16 +158,16 @@ class BrokerConnection:
                 self._output.append(part, size)
 
     def close(self) -> None:
-        """Close; what is under way fails with :class:`ConnectionLost`."""
+        """Close the connection; requests without an answer fail with :class:`ConnectionLost`."""
         self._lose("closed")
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
-    # What Twisted's reactor wants of a descriptor.
+    # The methods that Twisted's reactor calls (IReadWriteDescriptor).
 
     def fileno(self) -> int:
-        """The descriptor's number, also once it is closed."""
+        """The number of the descriptor, also after it was closed."""
         return self._fd
 
     def logPrefix(self) -> str:  # noqa: N802
@@ -180,7 +180,7 @@ class BrokerConnection:
         self._lose(os.strerror(result) if result else str(getattr(reason, "value", reason)))
 
     def doWrite(self) -> None:  # noqa: N802
-        """The connection is established, or takes more."""
+        """The socket is connected, or takes more bytes."""
         if self._state == "connecting":
             result = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if result:
@@ -199,7 +199,7 @@ class BrokerConnection:
             self._reactor.removeWriter(self)
 
     def doRead(self) -> None:  # noqa: N802
-        """An answer, or a piece of one."""
+        """Bytes of an answer have come."""
         if self._state != "open":
             return
         target = self._parser.target(memoryview(self._scratch))

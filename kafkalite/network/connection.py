@@ -1,7 +1,7 @@
 """One client's connection: bytes in, requests out, answers back in the order of the requests.
 
-Answers to: ``org.apache.kafka.common.network.KafkaChannel`` and ``kafka.network.Processor``. Reactor shell: it is
-a reader and a writer of Twisted's reactor, and does everything else by the socket and the server it is given.
+Answers to: ``org.apache.kafka.common.network.KafkaChannel`` and ``kafka.network.Processor``. Reactor shell: it
+is a reader and a writer of Twisted's reactor, and uses only the socket and the server that it is given.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class ConnectionHost(Protocol):
     pool: FramePool
     complaints: RateLimitedLog
     scratch: bytearray
-    """Where small requests are read into."""
+    """The buffer that small requests of all connections are read into."""
     view: memoryview
-    """``scratch``, as a view."""
+    """A view of ``scratch``."""
     is_stopping: bool
 
     @property
@@ -51,10 +51,10 @@ class ConnectionHost(Protocol):
         """An event of a connection begins."""
 
     def leave(self) -> None:
-        """It is over: write what other connections were answered meanwhile."""
+        """The event is over: settle the connections that were marked during it."""
 
     def mark(self, connection: Connection) -> None:
-        """``connection`` has something to write, or may read again: settle it once the event is over."""
+        """``connection`` has something to write, or may read again: settle it after the current event."""
 
     def warm(self, region: FileRegion, done: Callable[[Exception | None], None]) -> None:
         """Bring ``region`` into memory off the reactor, then clear its ``cold`` and call ``done``."""
@@ -64,10 +64,10 @@ class ConnectionHost(Protocol):
 
 
 class Connection:
-    """Reads requests and hands them on; collects answers and writes them once the event is over.
+    """Reads requests and hands them to the handler; collects answers and writes them after the event.
 
-    Requests are numbered as they come; ``_next`` is the number of the next one to come, ``_due`` the number of
-    the next one to be answered. An answer that comes before its time waits in ``_early``.
+    Requests are numbered in the order of arrival: ``_next`` is the number of the next request to arrive, ``_due`` of
+    the next one to be answered. An answer that comes before those to earlier requests waits in ``_early``.
     """
 
     __slots__ = (
@@ -115,10 +115,10 @@ class Connection:
         self._blocked = False
         self._warming = False
 
-    # What Twisted's reactor wants of a descriptor.
+    # The methods that Twisted's reactor calls (IReadWriteDescriptor).
 
     def fileno(self) -> int:
-        """The descriptor's number, also once it is closed: by then the reactor has been told to forget it."""
+        """The number of the descriptor, also after it was closed; the reactor no longer watches it then."""
         return self.fd
 
     def logPrefix(self) -> str:  # noqa: N802
@@ -130,7 +130,7 @@ class Connection:
         self.close(str(getattr(reason, "value", reason)))
 
     def doRead(self) -> None:  # noqa: N802
-        """Bytes are there (or the end)."""
+        """Bytes have come, or the client has closed."""
         if self.closed:
             return
         server = self._server
@@ -174,7 +174,7 @@ class Connection:
             server.leave()
 
     def doWrite(self) -> None:  # noqa: N802
-        """The socket takes more."""
+        """The socket takes more bytes."""
         if self.closed:
             return
         server = self._server
@@ -192,12 +192,12 @@ class Connection:
 
     @property
     def outstanding(self) -> int:
-        """How many requests were handed on and are not answered, or answered too early to be sent."""
+        """How many requests have no answer, or one that waits for the answers to earlier requests."""
         return self._next - self._due
 
     @property
     def _is_unread(self) -> bool:
-        """Whether so much waits to be sent that there is no point in making more."""
+        """Whether the client has so much to read that it gets no further answers for now."""
         output, limits = self.output, self._server.limits
         return output.memory > limits.max_unsent_memory or output.size > limits.max_unsent_bytes
 
@@ -257,7 +257,7 @@ class Connection:
             self._mark()
 
     def _mark(self) -> None:
-        """Settle once the event is over."""
+        """Settle after the current event."""
         if not self.dirty and not self.closed:
             self.dirty = True
             self._server.mark(self)
@@ -280,7 +280,7 @@ class Connection:
     # Writing, and what depends on it.
 
     def settle(self) -> None:
-        """Write what can be written; go on with requests that had to wait; read again where reading had stopped."""
+        """Write what can be written; handle requests that had to wait; read again if reading was stopped."""
         self.dirty = False
         while not self.closed:
             if self.output and not self._blocked and not self._warming:
@@ -302,7 +302,7 @@ class Connection:
         try:
             written = self.output.write(self._sock)
         except RegionError as error:
-            # An answer that has begun cannot be taken back: the client will ask again.
+            # A part of the answer may have been sent, so it cannot become an error response. The client will ask again.
             self._drop(str(error))
             return
         except OSError as error:
@@ -316,7 +316,7 @@ class Connection:
             self._server.warm(self.output.cold_region(), self._warmed)
 
     def _warmed(self, error: Exception | None) -> None:
-        """The cold region at the head of the output is in memory now (or cannot be read)."""
+        """The cold region at the head of the output is in memory now, or cannot be read."""
         self._warming = False
         if self.closed:
             return
@@ -326,13 +326,13 @@ class Connection:
             self._mark()
 
     def start_reading(self) -> None:
-        """Let the reactor call :meth:`doRead`."""
+        """Have the reactor call :meth:`doRead`."""
         if not self._reading and not self.closed:
             self._reading = True
             self._server.reactor.addReader(self)
 
     def stop_reading(self) -> None:
-        """Leave what comes in the kernel, where it holds the sender back."""
+        """Leave incoming bytes in the kernel, so that TCP slows the client down."""
         if self._reading:
             self._reading = False
             self._server.reactor.removeReader(self)
@@ -343,17 +343,17 @@ class Connection:
         """See :class:`kafkalite.network.request.Responder`."""
         if not self.closed:
             if self.output and not self._blocked and not self._warming:
-                # What was asked before the offence has its answer, as far as the socket takes it at once.
+                # Answers to the requests before the malformed one are sent, as far as the socket takes them at once.
                 self._write()
             self._drop(why)
 
     def _drop(self, why: str) -> None:
-        """Close for a reason that whoever runs the broker should know."""
+        """Close for a reason that the operator of the broker should know."""
         self._server.complaints.warning("closing the connection of %s: %s", self.info.peer, why)
         self.close(why)
 
     def close(self, why: str) -> None:
-        """Close at once; what is not answered or not sent yet is dropped."""
+        """Close at once; requests without an answer and answers that were not sent are dropped."""
         if self.closed:
             return
         self.closed = True
@@ -366,19 +366,19 @@ class Connection:
         unanswered = self._next - self._due - (len(self._early) if self._early else 0)
         server.memory.outstanding -= unanswered
         self._early = self._backlog = None
-        # A half-read frame goes with its sender.
+        # Release the memory of a frame that was received in part.
         self.parser = FrameParser(0)
         server.forget(self)
         server.memory.release(self._inflight + self._held)
         self._inflight = self._held = 0
         waiting, self.info.waiting = self.info.waiting, None
         if waiting:
-            # Later: who closes may be in the middle of completing what waits.
+            # In the reactor's next turn, because the caller may be iterating over the requests that wait.
             server.reactor.callLater(0, _give_up, list(waiting.values()))
 
 
 def _give_up(waiting: list[Callable[[], object]]) -> None:
-    """Nobody is there any more for whom these requests waited."""
+    """Cancel requests that waited; their client has gone."""
     for cancel in waiting:
         try:
             cancel()

@@ -1,8 +1,8 @@
-"""The control plane: controller and brokers talking in msgpack frames on a listener of their own.
+"""The control plane: requests between controller and brokers as msgpack frames, on a listener of their own.
 
 Answers to: ``kafka.controller.ControllerChannelManager`` and the control-plane listener (KIP-291). Reactor shell.
 
-A flood of produces never delays a leader change, for the two share neither a connection nor a queue.
+A flood of Produce requests does not delay a leader change, because the two share neither a connection nor a queue.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ ControlHandler = Callable[[ControlRequest], Awaitable[ControlResponse]]
 Message = ControlRequest | ControlResponse
 
 MAX_WAITING = 100
-"""So many requests of one connection may wait before it is read no further."""
+"""A connection with this many waiting requests is read no further."""
 
 
 class ControlConnection(Protocol):
-    """Frames of one connection, either side: decoded messages go to ``on_message``.
+    """The frames of one connection, of either side; decoded messages go to ``on_message``.
 
-    Who sends but does not read is read no further until it does: the transport says so by
-    :meth:`pauseProducing`, and the server where too much waits to be handled by :meth:`hold`.
+    A peer that sends but does not read is read no further until it does: the transport calls :meth:`pauseProducing`.
+    The server calls :meth:`hold` while too many requests of the peer wait.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ControlConnection(Protocol):
         self._held = False
 
     def connectionMade(self) -> None:  # noqa: N802
-        """Small messages are not to wait for others."""
+        """Send small messages at once (no Nagle), and detect a peer that has gone."""
         transport = cast(Any, self.transport)
         transport.registerProducer(self, True)
         if hasattr(transport, "setTcpNoDelay"):
@@ -62,7 +62,7 @@ class ControlConnection(Protocol):
             transport.setTcpKeepAlive(True)
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802
-        """Bytes came."""
+        """Bytes have come."""
         try:
             for frame in self._parser.feed(data):
                 self._on_message(*decode(frame))
@@ -78,15 +78,15 @@ class ControlConnection(Protocol):
         self._read_or_not()
 
     def resumeProducing(self) -> None:  # noqa: N802
-        """The peer took it."""
+        """The peer has taken what was to be sent."""
         self._unread = False
         self._read_or_not()
 
     def stopProducing(self) -> None:  # noqa: N802
-        """The transport is done for; :meth:`connectionLost` follows."""
+        """The transport has failed; :meth:`connectionLost` follows."""
 
     def hold(self, held: bool) -> None:
-        """Whether what comes is to wait in the kernel."""
+        """Stop reading (``held``), or read again."""
         if held != self._held:
             self._held = held
             self._read_or_not()
@@ -101,7 +101,7 @@ class ControlConnection(Protocol):
             transport.resumeProducing()
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
-        """It is over."""
+        """The connection is closed."""
         self._on_lost(str(getattr(reason, "value", "closed")))
 
     def send(self, correlation_id: int, message: Message) -> None:
@@ -115,13 +115,13 @@ class ControlConnection(Protocol):
 
     @property
     def peer(self) -> str:
-        """Who is at the other end."""
+        """Address of the peer."""
         address = cast(Any, self.transport).getPeer()
         return f"{getattr(address, 'host', address)}:{getattr(address, 'port', '')}"
 
 
 class ControlServer:
-    """Serves control requests, each connection's in order: one is handled to its end before the next."""
+    """Serves control requests. Those of one connection are handled one after the other, in their order."""
 
     def __init__(self, reactor: Any, handler: ControlHandler, now: Callable[[], float] = time.monotonic) -> None:
         self.handler = handler
@@ -150,7 +150,7 @@ class ControlServer:
         return int(self._port.getHost().port)
 
     def accept(self) -> ControlConnection:
-        """A connection came: the protocol that serves it."""
+        """The protocol that serves a new connection."""
 
         async def serve(event: tuple[int, Message]) -> None:
             await self._serve(connection, *event)
@@ -195,7 +195,7 @@ class ControlServer:
 
 
 class _Waiting:
-    """A request whose answer has not come."""
+    """A request without an answer yet."""
 
     __slots__ = ("future", "request", "timer")
 
@@ -206,7 +206,7 @@ class _Waiting:
 
 
 class ControlChannel:
-    """One connection to one broker: requests leave in the order of the calls. Once lost it stays lost."""
+    """One connection to one broker, which sends requests in the order of the calls. It is not opened again."""
 
     def __init__(
         self, reactor: Any, name: str, on_closed: Callable[[ControlChannel], None], complaints: RateLimitedLog
@@ -222,11 +222,11 @@ class ControlChannel:
         self._next_id = 0
 
     def build(self) -> ControlConnection:
-        """The protocol for this channel's connection."""
+        """A protocol for the channel's connection."""
         return ControlConnection(self._answered, self.lose, self._complaints)
 
     def connected(self, connection: ControlConnection) -> None:
-        """The connection is there: send what has been waiting for it."""
+        """The connection is established: send the requests that waited for it."""
         if self.closed:
             connection.lose()
             return
@@ -257,7 +257,7 @@ class ControlChannel:
         waiting.future.callback(message)
 
     def lose(self, why: str) -> None:
-        """Close; everything under way fails, for whether it was carried out is unknown."""
+        """Close. Requests without an answer fail, because it is unknown whether the broker has carried them out."""
         if self.closed:
             return
         self.closed = True
@@ -295,7 +295,7 @@ class _Connecting(ClientFactory):
 
 
 class ControlClient:
-    """Sends control requests; one connection a broker, made when needed."""
+    """Sends control requests, over one connection per broker that is made when needed."""
 
     def __init__(self, reactor: Any, connect_timeout: float = 5.0, now: Callable[[], float] = time.monotonic) -> None:
         self._reactor = reactor
@@ -304,10 +304,10 @@ class ControlClient:
         self._channels: dict[tuple[str, int], ControlChannel] = {}
 
     def send(self, endpoint: Endpoint, request: ControlRequest, timeout: float = 30.0) -> Awaitable[ControlResponse]:
-        """Send; requests to one endpoint are handled in the order of the calls.
+        """Send a request; the broker handles requests to one endpoint in the order of the calls.
 
         Fails with :class:`kafkalite.network.client.ConnectionLost`, also after ``timeout`` seconds without an
-        answer: then the connection is closed, so that nothing sent later can overtake what may still be handled.
+        answer. Then the connection is closed, so that no later request overtakes one that the broker still handles.
         """
         key = (endpoint.host, endpoint.port)
         channel = self._channels.get(key)

@@ -1,9 +1,9 @@
-"""The values of the control plane as msgpack.
+"""Requests and responses of the control plane as msgpack.
 
 Answers to: the generated messages of LeaderAndIsr, UpdateMetadata, StopReplica and ControlledShutdown. Pure.
 
-Partition states are grouped by topic, so that a name and an id are said once, and are plain arrays: a thousand
-of them take some 40 KB. A frame is ``[correlation id, kind, fields]``.
+Partition states are plain arrays, grouped by topic so that its name and id stand there once: a thousand states
+take some 40 KB. A frame is ``[correlation id, kind, fields]``.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ MAX_FRAME = 1 << 26
 
 
 def encode(correlation_id: int, value: ControlRequest | ControlResponse) -> bytes:
-    """A frame with its 4-byte length."""
+    """A frame, preceded by its length in 4 bytes."""
     kind, fields = _fields(value)
     body: bytes = msgpack.packb((correlation_id, kind, fields))
     return len(body).to_bytes(4, "big") + body
 
 
 def decode(frame: bytes | bytearray | memoryview) -> tuple[int, ControlRequest | ControlResponse]:
-    """The correlation id and the value of a frame without its length. Raises :class:`ProtocolError`."""
+    """The correlation id and the message of a frame without its length. Raises :class:`ProtocolError`."""
     try:
         correlation_id, kind, fields = msgpack.unpackb(frame, use_list=False, strict_map_key=True)
         value = _READERS[kind](*fields)
@@ -55,7 +55,7 @@ def decode(frame: bytes | bytearray | memoryview) -> tuple[int, ControlRequest |
     except ProtocolError:
         raise
     except Exception as error:
-        # msgpack raises half a dozen kinds of exceptions, and damaged values as many again.
+        # msgpack raises several kinds of exceptions for damaged frames, and the readers do for damaged values.
         raise ProtocolError(f"a control message cannot be decoded: {error}") from None
     if not isinstance(correlation_id, int):
         raise ProtocolError("a control message has no correlation id")
@@ -63,7 +63,7 @@ def decode(frame: bytes | bytearray | memoryview) -> tuple[int, ControlRequest |
 
 
 def _check_head(value: ControlRequest | ControlResponse) -> None:
-    """What a message is fenced by must be numbers, whoever sent it."""
+    """Epochs must be numbers, because the receiver compares them before anything else."""
     if isinstance(value, ControlResponse):
         return
     if isinstance(value, ControlledShutdownRequest):

@@ -1,6 +1,6 @@
-"""Bounds on connections and on what they may have under way. Pure.
+"""Bounds on connections, and on the requests and answers that they may have in memory.
 
-Answers to: ``org.apache.kafka.network.SocketServerConfigs``.
+Answers to: ``org.apache.kafka.network.SocketServerConfigs``. Pure.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 class NetworkLimits:
     """Bounds. Bytes, counts and seconds.
 
-    ``max_inflight_bytes`` bounds the requests of all connections that are in memory at once, ``max_inflight_requests``,
-    ``max_unsent_bytes`` and, of those, ``max_unsent_memory`` that are not in files, what one connection may have under
-    way before it is read no further. Buffer sizes of -1 leave the choice to the system.
+    ``max_inflight_bytes`` bounds the requests of all connections together. A single connection is read no further while
+    it has ``max_inflight_requests`` without an answer, ``max_unsent_bytes`` of answers to be sent, or
+    ``max_unsent_memory`` of them that are not file regions. Buffer sizes of -1 leave the choice to the system.
     """
 
     max_request_bytes: int = 104_857_600

@@ -52,7 +52,7 @@ class Listener:
         return "kafka"
 
     def connectionLost(self, reason: Any) -> None:  # noqa: N802
-        """The reactor is going away or the socket failed."""
+        """The reactor stops, or the socket failed."""
         log.debug("listener %s: %s", self.name, reason)
         self.close()
 
@@ -66,7 +66,7 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionError):
                 return
             except OSError as error:
-                # Without descriptors accepting would fail, and the reactor call again, for ever.
+                # Without free descriptors accept() fails, and the reactor would call it again without end.
                 self._complaints.warning("cannot accept a connection: %s", error)
                 self._reactor.removeReader(self)
                 self._reactor.callLater(ACCEPT_PAUSE, self._resume)

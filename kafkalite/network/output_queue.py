@@ -1,7 +1,7 @@
-"""What is still to be written to a socket: buffers joined, large ones gathered, file regions sent by the kernel.
+"""What a connection still has to write: small buffers joined, large ones gathered, file regions sent by the kernel.
 
 Answers to: ``org.apache.kafka.common.network.NetworkSend`` and ``record.DefaultRecordsSend``. Deterministic:
-it calls the socket that it is given and knows no reactor.
+it calls only the socket that it is given, and no reactor.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 from kafkalite.common.types import FileRegion, Part
 
 MSG_MORE = 0x8000
-"""Linux: more follows at once, do not send a small packet for this."""
+"""Linux: more bytes follow at once, so the kernel need not send a small packet for these."""
 
 JOIN = 1 << 16
-"""Up to so many bytes are joined into one buffer, which is cheaper than handing many to the kernel."""
+"""Up to this many bytes are joined into one buffer, because one buffer is cheaper for the kernel than many."""
 SMALL = 1 << 14
-"""Where no more than this waits, file regions are copied: one send is cheaper than a ``sendfile`` between two."""
+"""Up to this many waiting bytes, file regions are copied, because one send is cheaper than two and a ``sendfile``."""
 GATHER = 512
-"""At most so many buffers are handed to the kernel at a time (its limit is 1024)."""
+"""Most buffers in one call to the kernel, whose limit is 1024."""
 TURN = 1 << 21
-"""After so many bytes somebody else has a turn."""
+"""Most bytes that one connection writes before other connections have their turn."""
 WINDOW = 1 << 22
-"""So many bytes of a cold region are read ahead at a time."""
+"""Most bytes of a cold region that are read ahead at a time."""
 
 
 class WriteResult(IntEnum):
@@ -33,13 +33,13 @@ class WriteResult(IntEnum):
 
     ALL = 0
     BLOCKED = 1
-    """The socket takes no more now, or others are to have a turn: go on when it is writable."""
+    """The socket takes no more now, or other connections have their turn: write again when the socket is writable."""
     COLD = 2
-    """The next part is a file region that may have to come from the disk: :meth:`OutputQueue.cold_region`."""
+    """The next part is a file region that may have to be read from the disk: see :meth:`OutputQueue.cold_region`."""
 
 
 class RegionError(OSError):
-    """The file under a region cannot be read, as ``why`` says; the socket is well."""
+    """The file of a region cannot be read, for the reason ``why``; the socket itself works."""
 
     def __init__(self, region: FileRegion, why: str) -> None:
         try:
@@ -65,7 +65,7 @@ class OutputQueue:
         return bool(self._parts)
 
     def append(self, part: Part, size: int) -> None:
-        """One more part of ``size`` bytes, not zero."""
+        """Add a part of ``size`` bytes, which is not zero."""
         self._parts.append(part)
         self.size += size
         if type(part) is FileRegion:
@@ -74,7 +74,7 @@ class OutputQueue:
             self.memory += size
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all parts."""
         self._parts.clear()
         self._done = self._regions = self.memory = self.size = 0
 
@@ -84,7 +84,7 @@ class OutputQueue:
         assert isinstance(region, FileRegion)
         if region.count - self._done <= WINDOW and self._done == 0:
             return region
-        # Cut it in two, so that what is read ahead is sent before it may be evicted again.
+        # Cut the region in two, because a long one could be evicted from the page cache before it is sent.
         position = region.position + self._done
         count = min(region.count - self._done, WINDOW)
         rest = region.count - self._done - count
@@ -129,7 +129,7 @@ class OutputQueue:
                 try:
                     data = rest.read()
                 except OSError:
-                    return  # sendfile meets the same, and says so
+                    return  # sendfile will meet the same error and report it
                 if len(data) == rest.count:
                     self._parts[index] = data
                     self._done -= done
@@ -137,7 +137,7 @@ class OutputQueue:
                     self.memory += len(data)
 
     def _send_joined(self, sock: Any) -> int:
-        """The common case: a handful of small answers in one call."""
+        """Send all parts in one call: the common case of a few small answers."""
         parts = self._parts
         data: Any = parts[0] if len(parts) == 1 else b"".join(parts)  # type: ignore[arg-type]
         if self._done:
@@ -205,7 +205,7 @@ class OutputQueue:
 
 
 def send_file(sock: Any, fd: int, position: int, count: int) -> int:
-    """``sendfile`` to a socket; one that is in memory has a ``send_file`` of its own."""
+    """``sendfile`` to a socket; the simulation's sockets in memory have a ``send_file`` of their own."""
     own = getattr(sock, "send_file", None)
     if own is not None:
         return int(own(fd, position, count))
@@ -213,7 +213,7 @@ def send_file(sock: Any, fd: int, position: int, count: int) -> int:
 
 
 def is_resident(region: FileRegion) -> bool:
-    """Whether all of the region seems to be in the page cache: asks for a byte in every 128 KB without waiting."""
+    """Whether the region seems to be in the page cache: reads one byte of every 128 KB without waiting for the disk."""
     flag = getattr(os, "RWF_NOWAIT", None)
     if flag is None:
         return False
@@ -229,7 +229,7 @@ def is_resident(region: FileRegion) -> bool:
 
 
 def read_ahead(region: FileRegion) -> None:
-    """Bring the region into the page cache; blocks, so it runs in a thread. Raises :class:`RegionError`."""
+    """Read the region into the page cache. Blocks, therefore it runs in a thread. Raises :class:`RegionError`."""
     scratch = [bytearray(1 << 17)]
     end = region.position + region.count
     try:

@@ -1,6 +1,6 @@
-"""Log lines about others' misbehaviour, not more than a few a second.
+"""Warnings about clients and brokers that misbehave, at a limited rate.
 
-Answers to: nothing in Kafka, whose log a broken client can fill. Deterministic.
+Answers to: nothing in Kafka, where a broken client can fill the log. Deterministic.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class RateLimitedLog:
-    """Warnings of which at most ``limit`` are written in ``interval`` seconds; the next line says how many were not."""
+    """Writes at most ``limit`` warnings in ``interval`` seconds; then one line says how many were left out."""
 
     def __init__(self, log: logging.Logger, now: Callable[[], float], limit: int = 10, interval: float = 10.0) -> None:
         self._log = log
@@ -22,7 +22,7 @@ class RateLimitedLog:
         self._dropped = 0
 
     def warning(self, text: str, *args: object) -> None:
-        """Write the line, unless too many have been written lately."""
+        """Write the line, unless ``limit`` lines were written in this interval."""
         now = self._now()
         if now - self._since >= self._interval:
             if self._dropped:

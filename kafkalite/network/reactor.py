@@ -1,4 +1,4 @@
-"""Twisted's reactor behind the ports of the rest of the house: time, and threads for what blocks.
+"""A clock and an executor on Twisted's reactor: time, and threads for calls that block.
 
 Answers to: ``org.apache.kafka.common.utils.SystemTime`` and ``kafka.utils.KafkaScheduler``. Reactor shell.
 """
@@ -29,7 +29,7 @@ class ReactorTimer:
         self._call = call
 
     def cancel(self) -> None:
-        """Forget the call; harmless when it was made already."""
+        """Cancel the call; no error if it was made or cancelled already."""
         try:
             self._call.cancel()
         except (error.AlreadyCalled, error.AlreadyCancelled):
@@ -43,7 +43,7 @@ class ReactorClock:
         self._reactor = reactor
 
     monotonic = staticmethod(time.monotonic)
-    """Seconds since an arbitrary point. The function itself, because every event of a connection reads the time."""
+    """Seconds since an arbitrary point. No wrapper around it, because every event of a connection reads the time."""
 
     def time_ms(self) -> int:
         """Wall-clock milliseconds since the epoch."""
@@ -68,7 +68,7 @@ class ThreadExecutor:
             return defer.fail(RuntimeError("the threads have ended"))
         if not self._pool.started:
             self._pool.start()
-            # Threads that nobody ends keep the process alive.
+            # The process does not end while a thread of the pool runs.
             self._reactor.addSystemEventTrigger("after", "shutdown", self.close)
         return cast("Awaitable[T]", deferToThreadPool(self._reactor, self._pool, call, *args))
 
@@ -77,7 +77,7 @@ class ThreadExecutor:
         self._pool.adjustPoolsize(0, size)
 
     def close(self) -> None:
-        """Wait for the work under way and end the threads."""
+        """Wait for the calls under way, then end the threads."""
         if not self._closed:
             self._closed = True
             if self._pool.started:

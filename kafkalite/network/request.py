@@ -1,4 +1,4 @@
-"""One request on its way through the broker, and whom it goes to.
+"""A request, the connection that it came on, and the handler that takes it.
 
 Answers to: ``kafka.network.RequestChannel.Request`` and ``common.requests.RequestContext``. Reactor shell.
 """
@@ -13,9 +13,9 @@ from kafkalite.protocol.frames import RequestHeader
 
 
 class ConnectionInfo:
-    """Who is at the other end. ``software_name`` and ``software_version`` come with ApiVersions (KIP-511).
+    """The client of a connection. ``software_name`` and ``software_version`` come with ApiVersions (KIP-511).
 
-    ``waiting``: by its number, what gives a request up that waits for long; called once the connection is gone.
+    ``waiting``: number of a request that waits → what cancels it; called when the connection is closed.
     """
 
     __slots__ = ("id", "listener", "peer", "principal", "software_name", "software_version", "waiting")
@@ -36,16 +36,17 @@ class Responder(Protocol):
     info: ConnectionInfo
 
     def respond(self, request: Request, parts: list[Part] | None) -> None:
-        """Send ``parts`` in answer to ``request``; ``None``: it gets no answer."""
+        """Answer ``request`` with ``parts``, or not at all (``None``)."""
 
     def abort(self, why: str) -> None:
-        """Close at once."""
+        """Close the connection at once; ``why`` goes to the log."""
 
 
 class Request:
-    """A request with its own memory: ``body`` is writable and stays valid for as long as anybody holds it.
+    """A request with its own memory: ``body`` is writable and stays valid for as long as it is referenced.
 
-    ``received`` is a monotonic time in seconds. Exactly one of the three calls is to be made; later ones are ignored.
+    ``received`` is a monotonic time in seconds. The handler calls :meth:`respond`, :meth:`respond_nothing` or
+    :meth:`close_connection` once; later calls are ignored.
     ``sequence`` is the request's number on its connection.
     """
 
@@ -74,14 +75,14 @@ class Request:
         return self._responder.info
 
     def wait(self, give_up: Callable[[], object]) -> None:
-        """The request waits, perhaps for days: ``give_up`` is called should the client go away meanwhile."""
+        """The request waits, perhaps for days: ``give_up`` is called if the client disconnects meanwhile."""
         info = self._responder.info
         if info.waiting is None:
             info.waiting = {}
         info.waiting[self.sequence] = give_up
 
     def respond(self, parts: list[Part]) -> None:
-        """Answer with these body parts (length and header are added); sent when all earlier requests are answered."""
+        """Answer with these parts of a body (length and header are added), after the answers to earlier requests."""
         self._responder.respond(self, parts)
 
     def respond_nothing(self) -> None:
@@ -94,7 +95,7 @@ class Request:
 
 
 class RequestHandler(Protocol):
-    """Where complete requests go."""
+    """Takes complete requests: the broker's dispatcher."""
 
     def handle(self, request: Request) -> None:
-        """Take the request; called on the reactor, must not block."""
+        """Handle the request. Called on the reactor, must not block."""

@@ -1,14 +1,15 @@
-"""The broker's front door: accepts connections, reads requests, writes answers in order.
+"""The broker's socket server: accepts connections, reads requests, writes answers in order.
 
 Answers to: ``kafka.network.{SocketServer,ConnectionQuotas}``. Reactor shell.
 
-Twisted's own transports read 64 KB at a time into new byte strings and copy what they write. Ours reads
-small requests many at a time into one buffer that all connections share, large ones straight into their own
-memory, writes many small answers in one call, and lets the kernel send what comes from files.
+It uses no transports of Twisted, because they read 64 KB at a time into new byte strings and copy what they write.
+Small requests are read many at a time into one buffer that all connections share, large ones into memory of their own;
+many small answers are written in one call, and the kernel sends file regions.
 """
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import socket
 import time
@@ -21,7 +22,6 @@ from kafkalite.common.errors import StartupError
 from kafkalite.common.tasks import Executor, Future, deferred
 from kafkalite.common.types import FileRegion
 from kafkalite.network.connection import Connection
-from kafkalite.network.heap import give_back
 from kafkalite.network.limits import NetworkLimits
 from kafkalite.network.listener import Listener
 from kafkalite.network.output_queue import is_resident, read_ahead
@@ -34,15 +34,13 @@ from kafkalite.protocol.memory import FramePool
 log = logging.getLogger(__name__)
 
 SCRATCH = 1 << 16
-"""Size of the shared buffer: also a bound on how long one connection keeps the others waiting."""
-
-
+"""Bytes of the shared buffer: also a bound on how long one connection delays the others."""
 POOL = 1 << 23
-"""Bytes of large frames' memory that are kept for the next ones, for as long as such come."""
+"""Most bytes of memory that are kept for the next large requests."""
 SWEEP = 5.0
-"""Seconds between looks at what has become idle, at most."""
+"""Most seconds between two searches for idle connections."""
 BUSY = 200
-"""So many events in that time are load; once it is over, memory goes back to the system."""
+"""More events than this in :data:`SWEEP` seconds are load; after it, free memory goes back to the system."""
 
 
 class KafkaServer:
@@ -121,7 +119,7 @@ class KafkaServer:
         return bound
 
     def close_listener(self, name: str) -> None:
-        """Accept no more on a listener, and close the connections that came by it."""
+        """Stop accepting on a listener, and close the connections that it accepted."""
         for listener in [each for each in self._listeners if each.name == name]:
             listener.close()
             self._listeners.remove(listener)
@@ -162,7 +160,7 @@ class KafkaServer:
         connection.start_reading()
 
     def forget(self, connection: Connection) -> None:
-        """A connection closed."""
+        """``connection`` is closed."""
         self._connections.pop(connection, None)
         self._per_ip[connection.ip] -= 1
         if self._per_ip[connection.ip] <= 0:
@@ -170,7 +168,7 @@ class KafkaServer:
         self._check_drained()
 
     def _plan_sweep(self) -> None:
-        # One pass over all connections now and then is cheaper than a timer for each.
+        # One pass over all connections every few seconds is cheaper than a timer for each.
         idle = self.limits.idle_timeout
         self._sweeper = self.reactor.callLater(max(0.05, min(SWEEP, idle / 10)) if idle > 0 else SWEEP, self._sweep)
 
@@ -192,7 +190,7 @@ class KafkaServer:
             give_back()
         self._was_busy = busy
 
-    # Answers are written when the event that caused them is over, so that many share one call.
+    # Answers are written after the event that caused them, so that many of them share one system call.
 
     def enter(self) -> None:
         """An event of one of the connections begins."""
@@ -200,16 +198,16 @@ class KafkaServer:
         self._events += 1
 
     def leave(self) -> None:
-        """It is over: write what other connections were answered meanwhile."""
+        """The event is over: settle the connections that were marked during it."""
         self._depth -= 1
         if self._dirty and not self._depth:
             self._flush()
 
     def mark(self, connection: Connection) -> None:
-        """``connection`` has something to write, or may read again."""
+        """``connection`` has something to write, or may read again: settle it after the current event."""
         self._dirty.append(connection)
         if not self._depth and not self._flush_planned:
-            # Outside of any event of ours: a timer, a follower's answer, ZooKeeper. The reactor's next turn is at once.
+            # Called outside of any event of a connection (by a timer, a follower, ZooKeeper): settle in the next turn.
             self._flush_planned = True
             self.reactor.callLater(0, self._flush_later)
 
@@ -246,7 +244,7 @@ class KafkaServer:
     # The end.
 
     async def stop(self, grace: float = 1.0) -> None:
-        """Accept and read nothing more, give answers under way ``grace`` seconds, close everything."""
+        """Stop accepting and reading, wait up to ``grace`` seconds for answers, close all connections."""
         self.is_stopping = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -275,3 +273,13 @@ class KafkaServer:
             return
         if all(not connection.outstanding and not connection.output for connection in self._connections):
             drained.callback(None)
+
+
+def give_back() -> None:
+    """Return free memory to the system where the C library can (glibc); it would keep hundreds of megabytes otherwise.
+
+    Takes milliseconds: not under load.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)

@@ -1,8 +1,8 @@
-"""Where sockets come from: bound, listening and connecting ones.
+"""Opening sockets: bound, listening and connecting ones.
 
 Answers to: ``java.nio.channels.{ServerSocketChannel,SocketChannel}`` as ``kafka.network.Acceptor`` and
-``org.apache.kafka.common.network.Selector`` open them. Reactor shell: handed in, so that whole clusters run on sockets
-in memory.
+``org.apache.kafka.common.network.Selector`` open them. Reactor shell. A port, because the simulation
+runs whole clusters on sockets in memory.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ class Sockets(Protocol):
     """Opens sockets, which do not block and have the methods of :class:`socket.socket`."""
 
     def bind(self, host: str, port: int) -> Any:
-        """A socket that has its address (port 0: a free one) but refuses connections until :meth:`listen`.
+        """A socket with its address (port 0: a free one), which refuses connections until :meth:`listen`.
 
         Raises :class:`StartupError` with what to do.
         """
 
     def listen(self, sock: Any, backlog: int) -> None:
-        """Let a bound socket accept. Raises :class:`StartupError` where another got hold of the port meanwhile."""
+        """Let a bound socket accept. Raises :class:`StartupError` if another process has taken the port."""
 
     def resolve(self, host: str) -> Awaitable[str]:
-        """The address of ``host``. Fails where the name is not known."""
+        """The address of ``host``. Fails if the name is unknown."""
 
     def connect(self, address: str, port: int) -> tuple[Any, int]:
-        """A socket on its way to ``address``, and the error number of the attempt so far, as ``connect_ex`` has it."""
+        """A socket that connects to ``address``, and the error number that ``connect_ex`` gave."""
 
 
 class OsSockets:

@@ -1,4 +1,4 @@
-"""``kafkalite broker start``: one broker in this process, until it is told to stop.
+"""``kafkalite broker start``: one broker in this process, until SIGTERM.
 
 Answers to: ``bin/kafka-server-start.sh``, ``kafka.Kafka``. Reactor shell.
 """
@@ -24,7 +24,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def parse_overrides(pairs: Iterable[str]) -> dict[str, str]:
-    """``name=value`` texts as a mapping; later ones win. Raises :class:`ConfigError` for anything else."""
+    """``name=value`` texts as a mapping; later ones win. Raises :class:`ConfigError` for any other form."""
     overrides: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

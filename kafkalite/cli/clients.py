@@ -1,4 +1,4 @@
-"""What the commands that talk to a cluster share: the bootstrap flags, the clients made of them, tables and JSON.
+"""Shared by the commands that talk to a cluster: the bootstrap flags, clients made from them, tables and JSON.
 
 Answers to: ``org.apache.kafka.server.util.CommandLineUtils`` and ``--command-config``. Reactor shell.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from kafkalite.cli.main import UsageError
 
-# Java's names of client properties → kafka-python's, where they are not the same with underscores.
+# Java's names of client properties → kafka-python's, if they differ by more than underscores.
 ADMIN_PROPERTIES = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
@@ -41,7 +41,7 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def read_properties(path: Path | None) -> dict[str, str]:
-    """The ``name=value`` lines of a properties file; nothing without one."""
+    """The ``name=value`` lines of a properties file; empty without a file."""
     if path is None:
         return {}
     properties: dict[str, str] = {}
@@ -54,7 +54,7 @@ def read_properties(path: Path | None) -> dict[str, str]:
 
 
 def parse_properties(pairs: list[str], flag: str) -> dict[str, str]:
-    """``name=value`` arguments of ``flag`` as a mapping. Raises :class:`UsageError` for anything else."""
+    """``name=value`` arguments of ``flag`` as a mapping. Raises :class:`UsageError` for any other form."""
     properties: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -71,7 +71,7 @@ def admin_client(args: argparse.Namespace) -> Iterator[Any]:
 
     from kafka.admin import KafkaAdminClient
 
-    # The library warns of every reconnect; a command says what went wrong once, at its end.
+    # The library warns of every reconnect; a command reports the error once, when it ends.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     settings: dict[str, Any] = {"bootstrap_timeout_ms": 15000}
     for name, value in read_properties(args.command_config).items():
@@ -96,7 +96,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(headers: list[str], rows: list[list[object]]) -> None:
-    """Print ``rows`` under ``headers``, each column as wide as it must be."""
+    """Print ``rows`` under ``headers``, each column as wide as its longest cell."""
     texts = [headers, *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in texts) for column in range(len(headers))]
     for row in texts:
@@ -104,7 +104,7 @@ def print_table(headers: list[str], rows: list[list[object]]) -> None:
 
 
 def kafka_error(code: int, message: str | None) -> str:
-    """An error of the wire as text: its name, and what the broker said."""
+    """An error code of the wire as text: its name, and the broker's message."""
     from kafkalite.common.errors import ErrorCode
 
     try:
@@ -115,7 +115,7 @@ def kafka_error(code: int, message: str | None) -> str:
 
 
 def id_text(topic_id: object) -> str:
-    """A topic id as Kafka prints it; empty where the topic has none."""
+    """A topic id as Kafka prints it; empty if the topic has none."""
     import uuid
 
     from kafkalite.common.types import ZERO_UUID, uuid_to_text

@@ -39,12 +39,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the one action asked for."""
+    """Run the action of the arguments."""
     return {"start": start, "stop": stop, "status": status}[args.action](args)
 
 
 def start(args: argparse.Namespace) -> int:
-    """``cluster start``: until Ctrl-C or SIGTERM, or with ``--detach`` until it is ready."""
+    """``cluster start``: run until Ctrl-C or SIGTERM, or with ``--detach`` until the cluster is ready."""
     from kafkalite.embedded.cluster import LocalCluster
     from kafkalite.embedded.state import broker_process, read_brokers
 
@@ -62,7 +62,7 @@ def start(args: argparse.Namespace) -> int:
         detached=args.detach,
     )
     stopped = threading.Event()
-    # A handler instead of an exception, so that SIGTERM in the middle of starting still ends what was started.
+    # A handler instead of an exception, so that SIGTERM during the start still ends the processes started so far.
     signal.signal(signal.SIGTERM, lambda *_: stopped.set() if cluster.is_ready else interrupt())
     cluster.start()
     where = args.dir / "cluster.json"
@@ -78,7 +78,7 @@ def start(args: argparse.Namespace) -> int:
 
 
 def interrupt() -> None:
-    """End what is under way, as Ctrl-C does."""
+    """End the running start, as Ctrl-C does."""
     raise KeyboardInterrupt
 
 
@@ -91,7 +91,7 @@ def stop(args: argparse.Namespace) -> int:
 
 
 def status(args: argparse.Namespace) -> int:
-    """``cluster status``: pids, addresses and whether each lives and answers."""
+    """``cluster status``: pids, addresses, and whether each process lives and answers."""
     from kafkalite.embedded.probe import ask
     from kafkalite.embedded.state import broker_process, read_brokers, read_state
 

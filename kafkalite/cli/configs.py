@@ -42,7 +42,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the one action asked for."""
+    """Run the action of the arguments."""
     kind, name = entity(args)
     with admin_client(args) as admin:
         if args.action == "alter":
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def entity(args: argparse.Namespace) -> tuple[str, str | None]:
-    """The resource type and name that the flags say; "" names the default of all brokers, ``None`` all of them."""
+    """The resource type and name of the flags; "" is the default of all brokers, ``None`` means all entities."""
     if args.topic:
         return "TOPIC", args.topic
     if args.broker:
@@ -71,7 +71,7 @@ def entity(args: argparse.Namespace) -> tuple[str, str | None]:
 
 
 def describe(admin: Any, args: argparse.Namespace, kind: str, name: str | None) -> int:
-    """``--describe`` of one entity or, without a name, of all."""
+    """``--describe`` of one entity or, without a name, of all entities."""
     if name is not None:
         names = [name]
     elif kind == "TOPIC":
@@ -97,7 +97,7 @@ def describe(admin: Any, args: argparse.Namespace, kind: str, name: str | None) 
 
 
 def own_sources(kind: str, name: str) -> tuple[str, ...]:
-    """Where the values come from that were set for this very entity."""
+    """The sources of values that were set for this entity itself."""
     if kind == "TOPIC":
         return ("DYNAMIC_TOPIC_CONFIG",)
     return ("DYNAMIC_BROKER_CONFIG", "DYNAMIC_BROKER_LOGGER_CONFIG") if name else ("DYNAMIC_DEFAULT_BROKER_CONFIG",)
@@ -117,14 +117,14 @@ def fetch(admin: Any, kind: str, name: str) -> dict[str, Any]:
         if not entries and kind == "TOPIC":
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name!r}")
         return entries
-    # The library takes every broker's name for a number; the default of all brokers has the empty name.
+    # The library reads every broker's name as a number; the default of all brokers has the empty name.
     request = DescribeConfigsRequest(resources=[(resource_type, "", None)], include_synonyms=True, min_version=1)
     response = admin._manager.run(admin._manager.send, request)
     return dict(admin._describe_configs_process_responses([response], "all").get("broker", {}).get("", {}))
 
 
 def alter(admin: Any, args: argparse.Namespace, kind: str, name: str | None) -> int:
-    """``--alter``: incremental, so that what is not named stays."""
+    """``--alter``: incremental, so that configurations that are not named stay."""
     if name is None:
         raise UsageError("--alter needs --entity-name or --entity-default")
     settings = parse_config_list(args.add_config) if args.add_config else {}
@@ -147,7 +147,7 @@ def change_configs(admin: Any, kind: str, name: str, changes: Sequence[tuple[str
 
     resource = (ConfigResourceType[kind], name, list(changes))
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
-    # A broker's own configuration is set at that broker, everything else at any.
+    # A broker's own configuration is set at that broker, all others at any broker.
     node = {"node_id": int(name)} if kind != "TOPIC" and name else {}
     response = admin._manager.run(send_to, admin, request, node)
     for result in response.responses:
@@ -179,7 +179,7 @@ def parse_config_list(text: str) -> dict[str, str]:
 
 
 def print_entries(kind: str, name: str, entries: dict[str, Any], everything: bool) -> None:
-    """The configurations of one entity, in ConfigCommand's lines."""
+    """Print the configurations of one entity, in ConfigCommand's lines."""
     adjective = "All" if everything else "Dynamic"
     print(
         f"{adjective} configs for {args_type(kind)} {name} are:"

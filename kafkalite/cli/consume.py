@@ -3,7 +3,7 @@
 Answers to: ``bin/kafka-console-consumer.sh``, ``org.apache.kafka.tools.consumer.ConsoleConsumer`` and its
 ``DefaultMessageFormatter`` (3.9). Reactor shell (client libraries).
 
-Without ``--group`` partitions are assigned by hand, and nothing is remembered.
+Without ``--group`` partitions are assigned manually, and no offset is committed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print records until told to stop (SIGINT, SIGTERM), ``--max-messages`` or ``--timeout-ms``."""
+    """Print records until SIGINT, SIGTERM, ``--max-messages`` or ``--timeout-ms``."""
     check(args)
     formatter = FORMATTER_PROPERTIES | parse_properties(args.property, "--property")
     count, last = 0, time.monotonic()
@@ -129,7 +129,7 @@ def check(args: argparse.Namespace) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """SIGTERM ends the work in order, as Ctrl-C does: a member that leaves is not waited for."""
+    """SIGTERM ends the work in order, as Ctrl-C does, because the group need not wait for a member that leaves."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

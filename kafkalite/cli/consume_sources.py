@@ -1,4 +1,4 @@
-"""Where ``kafkalite consume`` gets its records: partitions by hand, a group, or a group of ZooKeeper consumers.
+"""The sources of ``kafkalite consume``: assigned partitions, a group, or a group of ZooKeeper consumers.
 
 Answers to: ``org.apache.kafka.tools.consumer.ConsoleConsumer.ConsumerWrapper`` and, for ``--zookeeper``,
 ``kafka.consumer.OldConsumer``. Reactor shell (client libraries).
@@ -26,14 +26,14 @@ class Source(Protocol):
     """Records, with the methods of confluent-kafka's messages."""
 
     def take(self, count: int) -> list[Any]:
-        """At most ``count`` records, none where none came for a moment. Raises what the library raises."""
+        """At most ``count`` records; none if none arrived for a moment. Raises the library's errors."""
 
     def close(self) -> None:
-        """Commit what is to be committed, and leave."""
+        """Commit the offsets that are not committed yet, and leave."""
 
 
 def source(args: argparse.Namespace) -> Source:
-    """What ``args`` ask for."""
+    """The source that ``args`` ask for."""
     if args.zookeeper:
         return ZooKeeperSource(args)
     if args.group or args.include:
@@ -42,7 +42,7 @@ def source(args: argparse.Namespace) -> Source:
 
 
 class AssignedSource:
-    """Partitions assigned by hand, from where the flags say; no group is needed, nothing is committed."""
+    """Manually assigned partitions, from the start that the flags name; needs no group and commits nothing."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self._consumer = library_consumer(args, {"group.id": "kafkalite-console", "enable.auto.commit": "false"})
@@ -60,11 +60,11 @@ class AssignedSource:
 
 
 class GroupRecordSource:
-    """A member of a group: its part of the partitions, from what the group committed."""
+    """A member of a group: its part of the partitions, from the group's committed offsets."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         group = args.group or f"console-consumer-{time.time_ns() % 100_000}"
-        # As ConsoleConsumer: who names no group is not remembered.
+        # As in ConsoleConsumer: a consumer without --group commits nothing.
         self._consumer = library_consumer(
             args, {"group.id": group, "enable.auto.commit": "true" if args.group else "false"}
         )
@@ -79,7 +79,7 @@ class GroupRecordSource:
 
 
 class ZooKeeperSource:
-    """A member of a group of ZooKeeper consumers (``kafkalite.consumer``), as ``--zookeeper`` was until Kafka 2."""
+    """One of a group of ZooKeeper consumers (``kafkalite.consumer``), as with Kafka's ``--zookeeper`` before 2.0."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         from kafkalite.consumer import ConsumerConfig, Subscription, ZooKeeperConsumer
@@ -93,7 +93,7 @@ class ZooKeeperSource:
         }
         settings = asdict(ConsumerConfig.from_properties(properties))
         where, group = settings.pop("zookeeper_connect"), settings.pop("group_id")
-        # ConsoleConsumer subscribes to an expression even where it is a plain name.
+        # ConsoleConsumer subscribes to an expression even if it is a plain name.
         wanted = Subscription.white_list(args.include or args.topic)
         self._consumer = ZooKeeperConsumer(where, group, wanted, **settings)
 
@@ -152,7 +152,7 @@ def library_consumer(args: argparse.Namespace, settings: Mapping[str, str]) -> A
 
 
 def checked(records: list[Any]) -> list[Any]:
-    """``records``, none of which is an error. Raises the first that is."""
+    """``records``, if none of them is an error. Raises the first error."""
     from confluent_kafka import KafkaException
 
     for record in records:
@@ -162,7 +162,7 @@ def checked(records: list[Any]) -> list[Any]:
 
 
 def start_positions(consumer: Any, args: argparse.Namespace) -> list[Any]:
-    """The partitions to read with the offsets to begin at. Raises where the topic is not there."""
+    """The partitions to read with the offsets to begin at. Raises if the topic does not exist."""
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
     metadata = consumer.list_topics(args.topic, timeout=15).topics[args.topic]

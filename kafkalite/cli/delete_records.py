@@ -29,7 +29,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Delete; offset -1 means all that consumers can read."""
+    """Delete; offset -1 means all records that consumers can read."""
     from kafka import TopicPartition
 
     targets: dict[TopicPartition, int] = {}

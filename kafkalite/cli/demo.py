@@ -1,4 +1,4 @@
-"""``kafkalite demo``: three brokers, a year of flights, a group that reads them; some of them die, nothing is lost.
+"""``kafkalite demo``: three brokers, a year of flights, a group that reads them; some are killed, no record is lost.
 
 Answers to: the quick start, with proof. Reactor shell (processes, client library).
 """
@@ -23,7 +23,7 @@ from kafkalite.common.errors import StartupError
 
 PROGRESS_EVERY = 1.0
 SECONDS = 25.0
-"""The flights are sent over at least so long, so that what happens meanwhile happens to a group at work."""
+"""The flights are sent over at least this time, so that the group is at work during the kills."""
 OVERRIDES = {
     "min.insync.replicas": "2",
     "group.min.session.timeout.ms": "1000",
@@ -41,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """The whole play; exit code 0 where every acknowledged record was read, as it was sent, in order."""
+    """The whole demo; exit code 0 if every acknowledged record was read, unchanged and in order."""
     from kafkalite.embedded.cluster import LocalCluster
 
     started = time.monotonic()
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def play(cluster: Any, limit: int) -> bool:
-    """From the topic to the proof."""
+    """Create the topic, write, read, kill, and check."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     say(f"2. Topic {TOPIC!r}: {PARTITIONS} partitions, replication factor 3")
@@ -87,7 +87,7 @@ def play(cluster: Any, limit: int) -> bool:
 
 
 class Scene:
-    """What goes on: a writer, and readers that share the topic as one group."""
+    """The running parts: a writer, and readers that share the topic as one group."""
 
     def __init__(self, cluster: Any, rows: int) -> None:
         self.cluster = cluster
@@ -96,7 +96,7 @@ class Scene:
         self.readers: list[FlightReader] = []
         self.dead: list[FlightReader] = []
         self.committed: dict[int, int] = {}
-        """What the dead reader's group had committed, at least, when it died."""
+        """The least that the dead reader's group had committed when it died."""
         self._told = 0.0
 
     def read_in_a_group(self) -> None:
@@ -111,7 +111,7 @@ class Scene:
         demo_group.show(group)
 
     def kill_a_reader(self) -> None:
-        """One dies without a word."""
+        """Kill a reader by SIGKILL."""
         self.until_sent(2 / 5)
         group = demo_group.wait_until(self.cluster, "the group's offsets", lambda _: True, self.progress)
         self.committed = {tp.partition: offset for tp, offset in group.committed.items()}
@@ -126,7 +126,7 @@ class Scene:
         demo_group.show(group)
 
     def kill_the_coordinator(self) -> None:
-        """The broker dies that leads some of the partitions, and the group."""
+        """Kill the broker that leads some of the partitions, and coordinates the group."""
         self.until_sent(3 / 5)
         group = self.wait_shared()
         victim = group.coordinator[0] if group.coordinator else self.cluster.broker_ids[0]
@@ -146,7 +146,7 @@ class Scene:
         say(f"   the group's coordinator is broker {where} now, its members are {same} as before")
 
     def read_to_the_end(self) -> None:
-        """Until all is sent, and the group has no lag."""
+        """Wait until all is sent, and the group has no lag."""
         while self.writer.is_alive():
             self.progress()
         gap = self.writer.longest_gap
@@ -155,7 +155,7 @@ class Scene:
         demo_group.show(demo_group.wait_until(self.cluster, "no lag", demo_group.all_read, self.progress, READ_TIMEOUT))
 
     def join(self, *names: str) -> None:
-        """More readers."""
+        """Start more readers."""
         for name in names:
             reader = FlightReader(self.cluster.bootstrap, name)
             reader.start()
@@ -173,7 +173,7 @@ class Scene:
             self.progress()
 
     def progress(self) -> None:
-        """A line of progress now and then; otherwise a short pause."""
+        """Print a line of progress from time to time; otherwise sleep shortly."""
         time.sleep(0.02)
         now = time.monotonic()
         if now - self._told >= PROGRESS_EVERY:
@@ -186,7 +186,7 @@ class Scene:
 
 
 def judge(scene: Scene) -> bool:
-    """Hold the ledgers against each other, print what came out."""
+    """Compare the ledgers, and print the result."""
     say("4. Did the group get every acknowledged record?")
     readers, acknowledged = [*scene.readers, *scene.dead], scene.writer.ledger
     read, missing, wrong = Ledger(), 0, 0
@@ -234,7 +234,7 @@ def judge(scene: Scene) -> bool:
 
 
 def partition_states(connect: str) -> dict[int, dict[str, Any]]:
-    """The topic's partition states as ZooKeeper has them now."""
+    """The topic's partition states, as ZooKeeper has them now."""
     from kafkalite.embedded.znodes import read_znodes
 
     paths = {partition: f"/brokers/topics/{TOPIC}/partitions/{partition}/state" for partition in range(PARTITIONS)}
@@ -243,7 +243,7 @@ def partition_states(connect: str) -> dict[int, dict[str, Any]]:
 
 
 def settled_states(cluster: Any, timeout: float = 30.0) -> dict[int, dict[str, Any]]:
-    """The states once every partition is led and all replicas are in sync."""
+    """The states once every partition has a leader and all replicas are in sync."""
     deadline = time.monotonic() + timeout
     while True:
         states = partition_states(cluster.zookeeper)
@@ -271,7 +271,7 @@ def wait_until_led_elsewhere(
 
 
 def show_states(title: str, states: dict[int, dict[str, Any]]) -> None:
-    """Leadership and ISR of all partitions."""
+    """Print leaders and ISRs of all partitions."""
     say(title)
     rows: list[list[object]] = [
         [f"   {TOPIC}-{partition}", state["leader"], state["leader_epoch"], state["isr"], state["controller_epoch"]]
@@ -281,5 +281,5 @@ def show_states(title: str, states: dict[int, dict[str, Any]]) -> None:
 
 
 def say(text: str, end: str = "\n") -> None:
-    """Print and flush: somebody is watching."""
+    """Print and flush, because a person watches."""
     print(text, end=end, flush=True)

@@ -1,6 +1,6 @@
-"""The group of the demo's readers, as ``kafkalite groups`` sees it, and what becomes of it.
+"""The group of the demo's readers, as ``kafkalite groups`` describes it over time.
 
-Answers to: ``kafka-consumer-groups.sh --describe``, looked at again and again. Reactor shell (client library).
+Answers to: ``kafka-consumer-groups.sh --describe``, called repeatedly. Reactor shell (client library).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kafkalite.common.errors import ApiError, StartupError
 
 
 def look(cluster: Any) -> GroupView | None:
-    """The group now; ``None`` where nobody can say just now."""
+    """The group now; ``None`` if no coordinator answers at the moment."""
     from kafka.errors import KafkaError
 
     alive = ",".join(cluster.address(broker_id) for broker_id in cluster.broker_ids if cluster.is_alive(broker_id))
@@ -31,14 +31,14 @@ def look(cluster: Any) -> GroupView | None:
         finally:
             source.close()
     except (KafkaError, ApiError, OSError) as error:
-        logging.getLogger(__name__).debug("nobody describes the group: %s", error)
+        logging.getLogger(__name__).debug("no coordinator describes the group: %s", error)
         return None
 
 
 def wait_until(
     cluster: Any, what: str, fits: Callable[[GroupView], bool], meanwhile: Callable[[], None], timeout: float = 60.0
 ) -> GroupView:
-    """The group once it ``fits``. Raises :class:`StartupError` that says ``what`` did not come about."""
+    """The group once ``fits`` is true of it. Raises :class:`StartupError` naming ``what``, if that does not happen."""
     deadline = time.monotonic() + timeout
     while True:
         group = look(cluster)
@@ -46,7 +46,7 @@ def wait_until(
             return group
         if time.monotonic() > deadline:
             raise StartupError(f"not within {timeout:g} s: {what}; last seen: {group}")
-        for _ in range(10):  # looking is work, too
+        for _ in range(10):  # describing takes time, too
             meanwhile()
 
 
@@ -67,7 +67,7 @@ def all_read(group: GroupView) -> bool:
 
 
 def show(group: GroupView) -> None:
-    """Who reads what, and how far they are behind."""
+    """Print the reader and the lag of each partition."""
     rows: list[list[object]] = [
         [f"   {row.tp}", dash(row.offset), dash(row.end), dash(row.lag), row.member.client_id if row.member else "-"]
         for row in rows_of(group)
@@ -77,5 +77,5 @@ def show(group: GroupView) -> None:
 
 
 def dash(value: int | None) -> object:
-    """A number, or that there is none."""
+    """A number, or a dash if there is none."""
     return "-" if value is None else value

@@ -1,6 +1,6 @@
-"""The demo's last scene: the job ``delays`` over its topic, held against the same sums without Spark or a broker.
+"""The demo's last part: the job ``delays`` over its topic, compared with the same sums without Spark or a broker.
 
-Answers to: nothing in Kafka; what its stream processing is for. Reactor shell (a process of Spark's, client library).
+Answers to: nothing in Kafka; the purpose of its stream processing. Reactor shell (a Spark process, client library).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ delayed = {delayed}
 
 
 def play(servers: str, directory: Path, rows: int, say: Callable[[str], None]) -> bool:
-    """Run the job, show some of what it found; whether all of it is as it should be."""
+    """Run the job, print some of its results; returns whether all of them are as expected."""
     file = directory / "delays.toml"
     file.write_text(PIPELINE.format(servers=servers, flights=TOPIC, results=RESULTS, delayed=DELAYED))
     say("5. Spark: delays by day and airport, with the weather, from the topic into a new one")
@@ -78,7 +78,7 @@ def play(servers: str, directory: Path, rows: int, say: Callable[[str], None]) -
 
 
 def run(file: Path, state: Path) -> None:
-    """The pipeline, in a process of its own. Raises :class:`StartupError` with its last words where it fails."""
+    """Run the pipeline in its own process. Raises :class:`StartupError` with the end of its output if it fails."""
     command = [sys.executable, "-m", "kafkalite.cli.main", "pipeline", "run", str(file), "--state", str(state)]
     try:
         done = subprocess.run(
@@ -91,7 +91,7 @@ def run(file: Path, state: Path) -> None:
 
 
 def read_results(servers: str) -> dict[Key, Figures]:
-    """The last result of each day and airport, as a reader of committed records gets them."""
+    """The last result of each day and airport, read with ``read_committed``."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     consumer = Consumer(
@@ -123,7 +123,7 @@ def read_results(servers: str) -> dict[Key, Figures]:
 
 
 def compute(rows: int) -> dict[Key, Figures]:
-    """The same from the file of flights: plain sums, in a loop."""
+    """The expected results from the file of flights: plain sums, in a loop."""
     with open_flights() as lines:
         flights = list(itertools.islice(csv.DictReader(lines), rows))
     rain = {
@@ -154,13 +154,13 @@ def compute(rows: int) -> dict[Key, Figures]:
 
 
 def table(name: str) -> Iterator[dict[str, str]]:
-    """The rows of another file of the package that has the flights."""
+    """The rows of another file of the package with the flights."""
     with open_flights(name) as lines:
         yield from csv.DictReader(lines)
 
 
 def differences(found: dict[Key, Figures], expected: dict[Key, Figures]) -> list[str]:
-    """A line for each result that is missing, too much, or has other figures."""
+    """A line for each result that is missing, unexpected, or has other figures."""
     return [
         f"{key}: {found.get(key)} instead of {expected.get(key)}"
         for key in sorted(found.keys() | expected.keys())

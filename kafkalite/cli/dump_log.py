@@ -67,7 +67,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def decoder(name: str | None) -> Decoder:
-    """The decoder that a flag names. Raises ``UsageError`` for one that there is none of."""
+    """The decoder that a flag names. Raises ``UsageError`` for an unknown name."""
     simple = (name or _STRING_DECODER).rpartition(".")[2]
     if simple not in DECODERS:
         raise UsageError(f"unknown decoder {name}: allowed are {', '.join(DECODERS)}")
@@ -75,7 +75,7 @@ def decoder(name: str | None) -> Decoder:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print every file, then what was found wrong. 1 where a file cannot be read to its end."""
+    """Print every file, then the errors found. Returns 1 if a file cannot be read to its end."""
     options = DumpOptions(
         print_data_log=args.print_data_log or bool(args.key_decoder_class or args.value_decoder_class),
         deep_iteration=args.deep_iteration,
@@ -88,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         value_decoder=decoder(args.value_decoder_class),
         classic=args.format == "classic",
     )
-    # Payloads are whatever producers sent; the terminal's encoding must not stop the output.
+    # Payloads are arbitrary bytes of producers; the terminal's encoding must not stop the output.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     out = sys.stdout

@@ -31,7 +31,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Ask the controller; exit code 0 where every partition now has its leader."""
+    """Ask the controller; exit code 0 if every partition now has the requested leader."""
     wanted = partitions(args)
     with admin_client(args) as admin:
         every = (

@@ -1,9 +1,9 @@
-"""One reader of the demo as a process of its own, so that it can be killed: a member of a group.
+"""One reader of the demo in its own process, so that it can be killed: a member of a group.
 
 Answers to: ``org.apache.kafka.tools.ConsoleConsumer`` with ``--group``. Reactor shell (client library).
 
-It writes what it read to its standard output, partition, offset and checksum as :data:`ENTRY`, and commits only then:
-killed between the two, it leaves records that its successor reads again, and none that nobody reads.
+It writes partition, offset and checksum of each record to its standard output as :data:`ENTRY`, and commits only then:
+killed between the two, it leaves records that its successor reads again, but none that is never read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> None:
     bootstrap, group, topic, name = arguments
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: stopped.append(number))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo itself decides when its readers end
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the demo decides when its readers end
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> None:
         if records:
             sys.stdout.buffer.write(b"".join(map(entry, records)))
             sys.stdout.buffer.flush()
-            commit(consumer)  # where it fails the next one covers it
+            commit(consumer)  # if it fails, the next one covers it
     deadline = time.monotonic() + LAST_COMMIT_SECONDS
     while not commit(consumer) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -56,12 +56,12 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def entry(record: Any) -> bytes:
-    """A record as the demo's ledger has it."""
+    """A record in the form of the demo's ledger."""
     return ENTRY.pack(record.partition(), record.offset(), zlib.crc32(record.value(), zlib.crc32(record.key() or b"")))
 
 
 def commit(consumer: Any) -> bool:
-    """Commit how far it has read; whether that is done, or there was nothing to do."""
+    """Commit the position; returns whether it is committed, or there was nothing to commit."""
     from confluent_kafka import KafkaError, KafkaException
 
     try:

@@ -1,7 +1,7 @@
-"""The flights of the demo: where they come from, who sends them, who reads them, and what each notes. Reactor shell.
+"""The flights of the demo: their source, their writer and readers, and a ledger of each. Reactor shell.
 
-Answers to: nothing in Kafka. A thread that writes, processes that read; of each there is a ledger of what went through
-its hands.
+Answers to: nothing in Kafka. A thread that writes, processes that read; the ledger of each has every record that it
+wrote or read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ READ_TIMEOUT = 60.0
 
 @dataclass
 class Ledger:
-    """What passed through one pair of hands: per partition, offset → checksum of key and value."""
+    """The records of one writer or reader: per partition, offset → checksum of key and value."""
 
     partitions: dict[int, dict[int, int]] = field(
         default_factory=lambda: {partition: {} for partition in range(PARTITIONS)}
@@ -41,11 +41,11 @@ class Ledger:
     count: int = 0
 
     def add(self, partition: int, offset: int, key: bytes, value: bytes) -> None:
-        """One record."""
+        """Add one record."""
         self.note(partition, offset, zlib.crc32(value, zlib.crc32(key)))
 
     def note(self, partition: int, offset: int, checksum: int) -> None:
-        """One record whose checksum is known; ``count`` counts it again where it comes again."""
+        """Add one record with a known checksum; ``count`` counts a record again if it is added again."""
         self.partitions[partition][offset] = checksum
         self.count += 1
 
@@ -59,7 +59,7 @@ class Ledger:
 
 
 class FlightWriter(threading.Thread):
-    """Sends the flights, over at least so many seconds, and keeps a ledger of what was acknowledged."""
+    """Sends the flights, over at least the given seconds, with a ledger of the acknowledged records."""
 
     def __init__(self, bootstrap: str, rows: int, seconds: float) -> None:
         super().__init__(name="writer", daemon=True)
@@ -73,7 +73,7 @@ class FlightWriter(threading.Thread):
         self._last_ack: float | None = None
 
     def run(self) -> None:
-        """Send all, wait for all."""
+        """Send all, and wait for all acknowledgements."""
         from confluent_kafka import Producer
 
         producer = Producer(
@@ -114,7 +114,7 @@ class FlightWriter(threading.Thread):
 
 
 class FlightReader(threading.Thread):
-    """A member of the readers' group: a process (``flight_reader``), and the ledger of what it says that it read."""
+    """A member of the readers' group: a process (``flight_reader``), and the ledger of the records in its output."""
 
     def __init__(self, bootstrap: str, name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -125,29 +125,29 @@ class FlightReader(threading.Thread):
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """The process id."""
         return self._process.pid
 
     def run(self) -> None:
-        """Keep the ledger until the process ends."""
+        """Fill the ledger until the process ends."""
         assert self._process.stdout is not None
         last = dict.fromkeys(range(PARTITIONS), -1)
         while entry := self._process.stdout.read(ENTRY.size):
             if len(entry) < ENTRY.size:
-                break  # it was killed in the middle of a word
+                break  # it was killed in the middle of an entry
             partition, offset, checksum = ENTRY.unpack(entry)
             self.disorder += offset <= last[partition]
             last[partition] = offset
             self.ledger.note(partition, offset, checksum)
 
     def kill(self) -> None:
-        """``kill -9``; returns once all that it said is in the ledger."""
+        """``kill -9``; returns once all of its output is in the ledger."""
         self._process.kill()
         self.join()
         self._process.wait()
 
     def finish(self) -> None:
-        """End in order: it commits and leaves the group."""
+        """End in order: the reader commits and leaves the group."""
         self._process.terminate()
         self.join(READ_TIMEOUT)
         self.kill()
@@ -163,7 +163,7 @@ def flights(rows: int) -> Iterator[tuple[bytes, bytes]]:
 
 
 def count_rows() -> int:
-    """How many flights there are."""
+    """The number of flights."""
     with open_flights() as lines:
         return sum(1 for _ in lines) - 1
 

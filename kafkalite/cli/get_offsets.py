@@ -39,7 +39,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print ``topic:partition:offset`` lines; a partition that has no such offset is left out, in JSON it has none."""
+    """Print ``topic:partition:offset`` lines; a partition without such an offset is left out, and has none in JSON."""
     from kafka import TopicPartition as LibraryPartition
 
     if args.topic_partitions and (args.topic or args.partitions):
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def parse_time(text: str) -> int:
-    """``--time`` as ListOffsets has it: milliseconds, or one of the negative specials."""
+    """``--time`` as in ListOffsets: milliseconds, or one of the negative specials."""
     if text in TIMES:
         return TIMES[text]
     try:

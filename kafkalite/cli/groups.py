@@ -1,4 +1,4 @@
-"""``kafkalite groups``: list, describe, reset and delete consumer groups, those of ZooKeeper consumers among them.
+"""``kafkalite groups``: list, describe, reset and delete consumer groups, including those of ZooKeeper consumers.
 
 Answers to: ``bin/kafka-consumer-groups.sh``, ``org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`` (3.9), and
 for ``--zookeeper`` to that of 0.10. Reactor shell (client library).
@@ -88,7 +88,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the one action asked for; 1 where some group could not be shown or changed."""
+    """Run the action of the arguments; 1 if some group could not be shown or changed."""
     check(args)
     source = GroupSource(args)
     actions = {
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise :class:`UsageError` for flags that are missing or do not go together."""
+    """Raise :class:`UsageError` for flags that are missing or contradict each other."""
     if not args.bootstrap_server and not args.zookeeper:
         raise UsageError("--bootstrap-server or --zookeeper is needed")
     if args.action != "list" and bool(args.group) == args.all_groups:
@@ -140,7 +140,7 @@ def list_groups(source: GroupSource, args: argparse.Namespace) -> int:
 
 
 def chosen(text: str | None, known: tuple[str, ...], flag: str) -> set[str]:
-    """The values in ``a,b``, whatever their case; none: all. Raises :class:`UsageError` for unknown ones."""
+    """The values in ``a,b``, in upper or lower case; none: all. Raises :class:`UsageError` for unknown ones."""
     names = {name.lower(): name for name in known}
     wanted = [word.strip() for word in (text or "").split(",") if word.strip()]
     unknown = [word for word in wanted if word.lower() not in names]

@@ -1,4 +1,4 @@
-"""What ``kafkalite groups`` changes: offsets moved or forgotten, groups deleted.
+"""The changes of ``kafkalite groups``: offsets reset or deleted, groups deleted.
 
 Answers to: ``ConsumerGroupCommand.ConsumerGroupService.{resetOffsets,deleteGroups,deleteOffsets}`` (3.9). Reactor shell
 (client library).
@@ -93,7 +93,7 @@ def delete(source: GroupSource, args: argparse.Namespace) -> int:
     """``--delete``."""
     outcomes: dict[str, ErrorCode] = {}
     for group in source.describe(wanted(source, args), offsets=False):
-        # Their coordinator is nobody's: only we see that ZooKeeper consumers are alive.
+        # No coordinator knows ZooKeeper consumers: only this command sees in ZooKeeper that they are alive.
         alive = any(member.is_old for member in group.members)
         outcomes[group.name] = ErrorCode.NON_EMPTY_GROUP if alive else source.delete(group.name)
     good = [name for name, code in outcomes.items() if code is ErrorCode.NONE]
@@ -134,7 +134,7 @@ def delete_offsets(source: GroupSource, args: argparse.Namespace) -> int:
 
 
 def target_of(args: argparse.Namespace) -> To:
-    """The one target of ``--reset-offsets``. Raises :class:`UsageError` without one."""
+    """The one target of ``--reset-offsets``. Raises :class:`UsageError` if there is none."""
     for to in To:
         value = getattr(args, to.value.replace("-", "_"))
         if value is not None and value is not False:
@@ -149,7 +149,7 @@ def wanted(source: GroupSource, args: argparse.Namespace) -> list[str]:
 
 
 def succeeded(codes: Mapping[TopicPartition, ErrorCode]) -> bool:
-    """Whether every partition was written; those that were not are named."""
+    """Whether every partition was written; prints those that were not."""
     bad = {tp: code for tp, code in codes.items() if code is not ErrorCode.NONE}
     for tp, code in bad.items():
         complain(f"Error: {tp}: {code.name}")
@@ -157,7 +157,7 @@ def succeeded(codes: Mapping[TopicPartition, ErrorCode]) -> bool:
 
 
 def place(group: str, tp: TopicPartition) -> dict[str, Any]:
-    """A group's partition, as ``--json`` shows it."""
+    """A group's partition in the form of ``--json``."""
     return {"group": group, "topic": tp.topic, "partition": tp.partition}
 
 
@@ -168,5 +168,5 @@ def show(lines: list[str]) -> None:
 
 
 def complain(text: str) -> None:
-    """Say something beside the tables."""
+    """Print a remark to the standard error, so that it stays out of the tables."""
     print(text, file=sys.stderr)

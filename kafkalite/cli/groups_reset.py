@@ -23,7 +23,7 @@ _DURATION = re.compile(
 
 
 class To(Enum):
-    """Where offsets are reset to."""
+    """The targets of ``--reset-offsets``."""
 
     EARLIEST = "to-earliest"
     LATEST = "to-latest"
@@ -37,7 +37,7 @@ class To(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a plan is made from. ``by_time``: offsets for the time asked for, of partitions that have one."""
+    """The input of a plan. ``by_time``: offsets for the requested time, of partitions that have one."""
 
     committed: Offsets = field(default_factory=dict)
     earliest: Offsets = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class ResetPlan:
-    """New offsets, and what the user should know of them."""
+    """New offsets, and warnings for the user."""
 
     offsets: dict[TopicPartition, int]
     warnings: list[str]
@@ -58,8 +58,8 @@ def make_plan(
 ) -> ResetPlan:
     """The new offset of each of ``partitions``.
 
-    ``value``: of ``--to-offset`` and ``--shift-by``. ``wanted``: of ``--from-file``. What lies outside the log is moved
-    to its nearer end. Raises ``ValueError`` for partitions that do not exist, or that cannot be shifted.
+    ``value``: of ``--to-offset`` and ``--shift-by``. ``wanted``: of ``--from-file``. An offset outside the log is moved
+    to the log's nearer end. Raises ``ValueError`` for partitions that do not exist, or that cannot be shifted.
     """
     plan = ResetPlan({}, [])
     for tp in sorted(partitions):
@@ -111,7 +111,7 @@ def parse_scope(topics: Sequence[str]) -> dict[str, list[int] | None]:
 
 
 def choose(scope: Mapping[str, list[int] | None], existing: Mapping[str, Collection[int]]) -> list[TopicPartition]:
-    """The partitions of a scope. Raises ``ValueError`` for what does not exist."""
+    """The partitions of a scope. Raises ``ValueError`` if one does not exist."""
     chosen = []
     for topic, numbers in scope.items():
         if topic not in existing:
@@ -160,7 +160,7 @@ def to_csv(plans: Mapping[str, Offsets]) -> str:
 
 
 def from_csv(text: str, groups: Sequence[str]) -> dict[str, dict[TopicPartition, int]]:
-    """The reverse, for ``groups``. Raises ``ValueError`` for a line that cannot be read, naming it."""
+    """The inverse, for ``groups``. Raises ``ValueError`` naming the line that cannot be read."""
     plans: dict[str, dict[TopicPartition, int]] = {}
     for number, row in enumerate(csv.reader(io.StringIO(text)), 1):
         if not row:

@@ -1,4 +1,4 @@
-"""Where ``kafkalite groups`` learns of groups, and what changes them: the coordinators, the leaders, ZooKeeper.
+"""The source of ``kafkalite groups``, which reads and changes groups: coordinators, leaders, ZooKeeper.
 
 Answers to: ``org.apache.kafka.clients.admin.Admin`` as ``ConsumerGroupCommand`` uses it. Reactor shell (a library).
 """
@@ -26,7 +26,7 @@ PASSING = {
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 }
-"""Errors of a group whose coordinator changes: asked again, of a client that looks for the coordinator anew."""
+"""Errors of a group whose coordinator changes: asked again with a new client, which finds the new coordinator."""
 RETRY_SECONDS = 0.2
 
 
@@ -49,12 +49,12 @@ class GroupSource:
             raise
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._admins.close()
         if self._old is not None:
             self._old.__exit__(None, None, None)
 
-    # Asking
+    # Queries
 
     def listing(self) -> list[tuple[str, str, str]]:
         """(group, type, state) of all groups, sorted."""
@@ -72,7 +72,7 @@ class GroupSource:
         return sorted((name, kind, state) for name, (kind, state) in found.items())
 
     def describe(self, names: Sequence[str], *, offsets: bool = True) -> list[GroupView]:
-        """Groups by name; one that nobody knows has the state ``Dead``."""
+        """Groups by name; an unknown group has the state ``Dead``."""
         groups = [self._describe(name, with_offsets=offsets) for name in names]
         if offsets:
             ends = self.log_offsets({tp for group in groups for tp in _partitions(group)}, LATEST)
@@ -87,7 +87,7 @@ class GroupSource:
         }
 
     def log_offsets(self, partitions: Collection[TopicPartition], moment: int) -> dict[TopicPartition, int]:
-        """First offset at or after ``moment`` (milliseconds, :data:`EARLIEST`, :data:`LATEST`), where there is one."""
+        """First offset at or after ``moment`` (milliseconds, :data:`EARLIEST`, :data:`LATEST`), if there is one."""
         from kafka import TopicPartition as LibraryPartition
 
         existing = self.partitions() if partitions else {}
@@ -95,7 +95,7 @@ class GroupSource:
         found = self._admin.list_partition_offsets(asked) if asked else {}
         return {TopicPartition(*tp): entry.offset for tp, entry in found.items() if entry.offset >= 0}
 
-    # Changing
+    # Changes
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, ErrorCode]:
         """Set offsets of a group without members."""
@@ -106,7 +106,7 @@ class GroupSource:
         return self._each(lambda admin: admin.alter_group_offsets(group, wanted))
 
     def delete_offsets(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
-        """Forget offsets of a group that does not read their topics now."""
+        """Delete offsets of a group that does not read their topics now."""
         from kafka import TopicPartition as LibraryPartition
 
         wanted = [LibraryPartition(*tp) for tp in partitions]
@@ -136,7 +136,7 @@ class GroupSource:
             found = self._ask(lambda admin: admin.list_group_offsets({name: None})[name])
             committed = {TopicPartition(*tp): entry.offset for tp, entry in found.items() if entry.offset >= 0}
         if self._old is not None and not members:
-            committed = {**self._old.offsets(name), **committed}  # what real Kafka knows nothing of
+            committed = {**self._old.offsets(name), **committed}  # real Kafka brokers do not know these
         if state == DEAD and (committed or old):
             state = EMPTY
         if old and not members:
@@ -161,7 +161,7 @@ class GroupSource:
         self._admin = self._admins.enter_context(admin_client(self._args))
 
     def _find_zookeeper(self) -> None:
-        """Ask a broker where its ZooKeeper is: what only stands there is shown where it can be reached from here."""
+        """Ask a broker for its ZooKeeper, because ZooKeeper consumers are recorded only there."""
         from kafka.admin import ConfigResource, ConfigResourceType
 
         broker = str(self._admin.describe_cluster()["brokers"][0]["broker_id"])
@@ -177,7 +177,7 @@ class GroupSource:
             print(f"ZooKeeper consumers are not shown (--zookeeper): {error}", file=sys.stderr)
 
     def _ask(self, ask: Callable[[Any], T]) -> T:
-        """``ask(admin)``, again with a new client for ``--timeout`` while a coordinator is on its way."""
+        """``ask(admin)``, repeated with a new client for ``--timeout`` while the coordinator changes."""
         from kafka.errors import KafkaError
 
         deadline = time.monotonic() + self._args.timeout / 1000

@@ -1,4 +1,4 @@
-"""What ``kafkalite groups`` shows: groups of both kinds as values, as Kafka's tables and as JSON.
+"""The output of ``kafkalite groups``: groups of both kinds as values, as Kafka's tables and as JSON.
 
 Answers to: ``ConsumerGroupCommand.ConsumerGroupService.{printOffsets,printMembers,printStates,printGroupInfo}`` with
 ``PartitionAssignmentState``, ``MemberAssignmentState`` and ``GroupState`` (3.9). Pure.
@@ -15,7 +15,7 @@ from typing import Any
 from kafkalite.common.types import TopicPartition
 
 CLASSIC, ZOOKEEPER, MIXED = "Classic", "ZooKeeper", "Mixed"
-"""Types of groups: members that a broker coordinates, members that coordinate themselves, and both."""
+"""Types of groups: members with a coordinator, members that coordinate through ZooKeeper, and both."""
 EMPTY, STABLE, DEAD = "Empty", "Stable", "Dead"
 UNSETTLED = ("PreparingRebalance", "CompletingRebalance")
 _OLD_ID = re.compile(r"(?P<host>.+)-\d{13}-[0-9a-f]{1,8}")
@@ -23,7 +23,7 @@ _OLD_ID = re.compile(r"(?P<host>.+)-\d{13}-[0-9a-f]{1,8}")
 
 @dataclass(frozen=True, slots=True)
 class MemberView:
-    """One member. ``is_old``: a ZooKeeper consumer; its id is that of one of its streams, or its own without any."""
+    """One member. ``is_old``: a ZooKeeper consumer; its id is that of one of its streams, or its own if it has none."""
 
     consumer_id: str
     host: str
@@ -35,7 +35,7 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group as its coordinator and ZooKeeper show it. ``state`` is the coordinator's word, or ours without one.
+    """A group in its coordinator and ZooKeeper. ``state`` is the coordinator's; without one it is derived here.
 
     ``ends``: log end offsets, of partitions that have a leader.
     """
@@ -55,7 +55,7 @@ class GroupView:
         return MIXED if len(kinds) == 2 else ZOOKEEPER if kinds == {True} else CLASSIC
 
     def remark(self) -> str | None:
-        """What has to be said beside the tables: nobody is there, it rebalances, it is mixed."""
+        """The remark beside the tables: the group has no member, is rebalancing, or is mixed."""
         if self.kind == MIXED:
             old = sum(member.is_old for member in self.members)
             return (
@@ -71,7 +71,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of ``--offsets``: a partition and who reads it, or a member that reads none."""
+    """One line of ``--offsets``: a partition and its reader, or a member that reads none."""
 
     tp: TopicPartition | None
     offset: int | None
@@ -80,12 +80,12 @@ class Row:
 
     @property
     def lag(self) -> int | None:
-        """Records between what was committed and the end of the log."""
+        """Records between the committed offset and the end of the log."""
         return None if self.offset is None or self.end is None else self.end - self.offset
 
 
 def rows_of(group: GroupView) -> list[Row]:
-    """Every partition that is read or was committed, each with each of its readers; then members without any."""
+    """Every partition that is read or has an offset, with each of its readers; then the members without partitions."""
     readers: defaultdict[TopicPartition, list[MemberView | None]] = defaultdict(list)
     for member in group.members:
         for tp in member.partitions:
@@ -99,7 +99,7 @@ def rows_of(group: GroupView) -> list[Row]:
 
 
 def old_host(group: str, consumer_id: str) -> str:
-    """The host that a ZooKeeper consumer's id names, as far as it is one that Kafka (or kafkalite) made up."""
+    """The host in a ZooKeeper consumer's id, if Kafka or kafkalite generated the id."""
     match = _OLD_ID.fullmatch(consumer_id.removeprefix(f"{group}_"))
     return match["host"] if match else ""
 
@@ -157,7 +157,7 @@ def state_table(group: GroupView) -> list[str]:
 
 
 def list_table(groups: Sequence[tuple[str, str, str]], with_type: bool, with_state: bool) -> list[str]:
-    """``--list``: (group, type, state) each; plain names where neither column is asked for."""
+    """``--list``: (group, type, state) each; plain names if neither column was requested."""
     if not with_type and not with_state:
         return [name for name, _, _ in groups]
     width = max([15, *(len(name) for name, _, _ in groups)]) + 10
@@ -173,14 +173,14 @@ def plan_table(plans: Mapping[str, Mapping[TopicPartition, int]]) -> list[str]:
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[object]], widths: Sequence[int]) -> list[str]:
-    """Lines of columns at least so wide; what is missing or empty is ``-``."""
+    """Lines of columns with at least ``widths``; missing and empty cells are ``-``."""
     texts = [list(titles), *([("-" if cell is None or cell == "" else str(cell)) for cell in row] for row in rows)]
     wide = [max(widths[column], *(len(row[column]) for row in texts)) for column in range(len(titles))]
     return [" ".join(cell.ljust(width) for cell, width in zip(row, wide, strict=True)).rstrip() for row in texts]
 
 
 def assignment_text(partitions: Sequence[TopicPartition]) -> str:
-    """``topic(0,1), other(0)``, as Kafka had it; its 3.9 forgets the topics' names."""
+    """``topic(0,1), other(0)``, as in Kafka before 3.9, which forgets the topics' names."""
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for tp in sorted(partitions):
         topics[tp.topic].append(tp.partition)

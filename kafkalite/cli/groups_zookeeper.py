@@ -1,4 +1,4 @@
-"""The groups of ZooKeeper consumers, as ``/consumers`` has them.
+"""The groups of ZooKeeper consumers, read from ``/consumers``.
 
 Answers to: ``kafka.admin.ConsumerGroupCommand.ZkConsumerGroupService`` (0.10). Plain blocking sockets, no reactor.
 """
@@ -19,7 +19,7 @@ from kafkalite.zk.znodes.names import decode_name
 
 
 class OldGroups:
-    """A look into ``/consumers``. Raises ``OSError`` where ZooKeeper does not answer."""
+    """Reads ``/consumers``. Raises ``OSError`` if ZooKeeper does not answer."""
 
     def __init__(self, connect: str) -> None:
         self._zookeeper = ZnodeReader(connect)
@@ -33,7 +33,7 @@ class OldGroups:
         self._zookeeper.close()
 
     def bootstrap(self) -> str:
-        """``host:port,…`` of the live brokers' plain listeners. Raises ``OSError`` where there is none."""
+        """``host:port,…`` of the live brokers' plain listeners. Raises ``OSError`` if there is none."""
         addresses = []
         for name in self._zookeeper.children(IDS):
             data = self._zookeeper.get(f"{IDS}/{name}")
@@ -45,7 +45,7 @@ class OldGroups:
         return ",".join(addresses)
 
     def names(self) -> list[str]:
-        """Groups with ZooKeeper consumers, or with offsets: all that would be there without any coordinator."""
+        """Groups that ZooKeeper consumers are in, or that have offsets: all groups that exist without a coordinator."""
         names = []
         for child in self._zookeeper.children(CONSUMERS):
             group = decode_name(child)
@@ -54,7 +54,7 @@ class OldGroups:
         return names
 
     def members(self, group: str) -> list[MemberView]:
-        """Its live ZooKeeper consumers: one entry a stream that owns partitions, or one a consumer that owns none."""
+        """Live ZooKeeper consumers: one entry for each stream with partitions, or one for a consumer without any."""
         owned: defaultdict[str, list[TopicPartition]] = defaultdict(list)
         owners = f"{group_path(group)}/owners"
         for topic in self._zookeeper.children(owners):
@@ -71,7 +71,7 @@ class OldGroups:
         return members
 
     def offsets(self, group: str) -> dict[TopicPartition, int]:
-        """What was committed, whoever did; what is no number is left out."""
+        """The committed offsets, of any writer; a value that is no number is left out."""
         found = {}
         for topic in self._zookeeper.children(offsets_path(group)):
             for partition in self._zookeeper.children(f"{offsets_path(group)}/{topic}"):

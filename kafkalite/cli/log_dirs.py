@@ -1,4 +1,4 @@
-"""``kafkalite log-dirs``: the log directories of brokers and what lies in them.
+"""``kafkalite log-dirs``: the log directories of brokers and their replicas.
 
 Answers to: ``bin/kafka-log-dirs.sh``, ``org.apache.kafka.tools.LogDirsCommand`` (3.9). Reactor shell (client library).
 """
@@ -15,7 +15,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 
 
 def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``log-dirs`` with LogDirsCommand's flags; its output is JSON always."""
+    """Add ``log-dirs`` with LogDirsCommand's flags; its output is always JSON."""
     parser = subparsers.add_parser("log-dirs", help="show the log directories of brokers")
     add_bootstrap(parser)
     parser.add_argument("--describe", action="store_true", required=True, help="show them")
@@ -25,7 +25,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Describe them."""
+    """Describe the log directories."""
     with admin_client(args) as admin:
         known = sorted(broker["broker_id"] for broker in admin.describe_cluster()["brokers"])
         wanted = [int(broker) for broker in args.broker_list.split(",")] if args.broker_list else known

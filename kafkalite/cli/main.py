@@ -1,9 +1,9 @@
-"""The ``kafkalite`` command: a table of subcommands, each in a module that is imported only when it is asked for.
+"""The ``kafkalite`` command: a table of subcommands, each in a module that is imported only when it is run.
 
 Answers to: the ``bin/kafka-*.sh`` scripts. Reactor shell (it starts everything else).
 
-A command module offers ``add_parser(subparsers)``, which adds its parser, and ``run(args) -> int``, which does the work
-and returns the exit code. What goes wrong for a reason that the user can change is raised and becomes one line on
+A command module has ``add_parser(subparsers)``, which adds its parser, and ``run(args) -> int``, which does the work
+and returns the exit code. An error whose cause the user can change is raised and becomes one line on
 standard error.
 """
 
@@ -21,13 +21,13 @@ from kafkalite.common.errors import ApiError, ConfigError, StartupError
 
 
 class Command(Protocol):
-    """What a command module offers."""
+    """The functions of a command module."""
 
     def add_parser(self, subparsers: argparse._SubParsersAction[argparse.ArgumentParser], /) -> None:
         """Add the command's parser, with its flags, to ``subparsers``."""
 
     def run(self, args: argparse.Namespace, /) -> int:
-        """Do what ``args`` ask for and return the exit code."""
+        """Run the command with ``args`` and return the exit code."""
 
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -55,11 +55,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 class UsageError(Exception):
-    """A combination of flags that makes no sense; the text says which flags and why."""
+    """A combination of flags that is not allowed; the text says which flags and why."""
 
 
 def build_parser(command: str | None) -> argparse.ArgumentParser:
-    """The parser of ``kafkalite`` with the flags of ``command`` alone: no other command's imports are paid for."""
+    """The parser of ``kafkalite`` with the flags of ``command`` only, so that no other command is imported."""
     parser = argparse.ArgumentParser(
         prog="kafkalite", description="The classic, ZooKeeper-coordinated Kafka, in Python."
     )
@@ -91,25 +91,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of a pipe (``| head``) has what it wanted. Python flushes once more at exit: let that go nowhere.
+        # The reader of a pipe (``| head``) has closed it. Python flushes once more at exit: send that to /dev/null.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (ApiError, ConfigError, StartupError, OSError, ValueError) as error:
         return fail(args.command, error)
     except Exception as error:
-        # The client libraries have exception trees of their own, which importing here would make every broker pay for.
+        # The client libraries have their own exception classes; importing them here would slow every broker start.
         if type(error).__module__.split(".")[0] in ("kafka", "confluent_kafka", "cimpl", "kazoo"):
             return fail(args.command, error)
         raise
 
 
 def fail(command: str, error: Exception) -> int:
-    """Say in one line what went wrong; returns exit code 1."""
+    """Print in one line what went wrong; returns exit code 1."""
     text = " ".join(str(error).split()) or type(error).__name__
     print(f"kafkalite {command}: {text}", file=sys.stderr)
     return 1
 
 
 if __name__ == "__main__":
-    # Commands import this module by its name, and raise the UsageError that they find there.
+    # Import by name, because commands raise the UsageError of ``kafkalite.cli.main``, not that of ``__main__``.
     sys.exit(import_module("kafkalite.cli.main").main())

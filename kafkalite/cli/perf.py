@@ -1,4 +1,4 @@
-"""``kafkalite perf produce|consume|latency``: how fast, with lines as Kafka's own measuring tools print them.
+"""``kafkalite perf produce|consume|latency``: measurements, with lines as Kafka's own tools print them.
 
 Answers to: ``org.apache.kafka.tools.{ProducerPerformance,ConsumerPerformance,EndToEndLatency}`` (3.9).
 Reactor shell (client library).
@@ -48,23 +48,23 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do one measurement."""
+    """Run one measurement."""
     return {"produce": produce, "consume": consume, "latency": latency}[args.action](args)
 
 
 class Latencies:
-    """Latencies in milliseconds, of a window and of the whole."""
+    """Latencies in milliseconds, of a window and of the whole run."""
 
     def __init__(self) -> None:
         self.all: list[float] = []
         self._window = 0
 
     def add(self, value: float) -> None:
-        """One more."""
+        """Add one latency."""
         self.all.append(value)
 
     def take_window(self) -> list[float]:
-        """Those since the last call."""
+        """The latencies since the last call."""
         window = self.all[self._window :]
         self._window = len(self.all)
         return window
@@ -167,7 +167,7 @@ def consume(args: argparse.Namespace) -> int:
         )
     moments = ", ".join(str(report[name]).replace(".", ":") for name in ("start", "end"))
     rates = f"{size / MB / seconds:.4f}", f"{count / seconds:.4f}"
-    # There is no rebalance, so that the rates of fetching are those of the whole.
+    # There is no rebalance, so the rates of fetching are those of the whole run.
     print(
         f"{moments}, {size / MB:.4f}, {rates[0]}, {count}, {rates[1]}, 0, {report['fetch_ms']}, {rates[0]}, {rates[1]}"
     )
@@ -175,7 +175,7 @@ def consume(args: argparse.Namespace) -> int:
 
 
 def latency(args: argparse.Namespace) -> int:
-    """``perf latency``: from the call of produce to the record in the consumer's hands."""
+    """``perf latency``: from the call of produce until the consumer has the record."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     producer = Producer(librdkafka_settings(args, {"acks": args.acks, "linger.ms": "0"}))
@@ -189,7 +189,7 @@ def latency(args: argparse.Namespace) -> int:
     partition = 0
     _, end = consumer.get_watermark_offsets(TopicPartition(args.topic, partition), timeout=15)
     consumer.assign([TopicPartition(args.topic, partition, end)])
-    consumer.consume(1, timeout=1.0)  # the fetcher is at the end and waits before the first record goes out
+    consumer.consume(1, timeout=1.0)  # before the first record is sent, the fetcher must wait at the end of the log
     values: list[float] = []
     payload = random.Random(0).randbytes(args.record_size)
     start = time.monotonic()

@@ -47,7 +47,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the one action asked for."""
+    """Run the action of the arguments."""
     from kafkalite.pipelines.state import default_base
 
     args.base = args.state or default_base()
@@ -78,12 +78,12 @@ def start(args: argparse.Namespace) -> int:
 
 
 def say(text: str) -> None:
-    """A line of a run, with the time."""
+    """Print a line of a run, with the time."""
     print(f"{time.strftime('%H:%M:%S')} {text}", flush=True)
 
 
 def start_in_background(args: argparse.Namespace, name: str) -> int:
-    """The same command as a process of its own, until it says that it runs; otherwise what it said last."""
+    """Run the same command as a new process until it reports that it runs; otherwise print its last line."""
     folder = args.base / name
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "run.log"
@@ -153,7 +153,7 @@ def show_status(args: argparse.Namespace) -> int:
 
 
 def describe(status: PipelineStatus) -> None:
-    """One pipeline, for people."""
+    """Print one pipeline, for people."""
     until = f" to {clock(status.ended)}" if status.ended else ""
     print(f"{status.name} ({status.job}, {status.file}): {status.state.value}, process {status.pid}")
     print(f"  from {clock(status.started)}{until} on {status.master}")
@@ -175,7 +175,7 @@ def describe(status: PipelineStatus) -> None:
 
 
 def clock(seconds: float) -> str:
-    """A time of this machine."""
+    """A time in this machine's time zone."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
@@ -194,7 +194,7 @@ def stop(args: argparse.Namespace) -> int:
 
 
 def known(args: argparse.Namespace) -> PipelineState:
-    """The state of the pipeline that is asked for. Raises ``StartupError`` where it never ran."""
+    """The state of the named pipeline. Raises ``StartupError`` if it never ran."""
     from kafkalite.pipelines.state import PipelineState
 
     state = PipelineState(args.base, args.name)

@@ -30,7 +30,7 @@ FLUSH_TIMEOUT = 60.0
 
 
 class Line(NamedTuple):
-    """What one line says. ``timestamp`` is in milliseconds; ``None`` means now."""
+    """The parts of one line. ``timestamp`` is in milliseconds; ``None`` means now."""
 
     timestamp: int | None
     headers: list[tuple[str, bytes | None]]
@@ -70,7 +70,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Produce all lines; exit code 1 where one was not acknowledged."""
+    """Produce all lines; exit code 1 if one was not acknowledged."""
     from confluent_kafka import KafkaException, Producer
 
     reader = READER_PROPERTIES | parse_properties(args.property, "--property")
@@ -117,15 +117,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_lines(stream: BinaryIO, properties: dict[str, str]) -> Iterator[Line]:
-    """The lines of ``stream`` as ConsoleProducer's ``LineMessageReader`` takes them. Pure but for the reading."""
+    """The lines of ``stream`` as ConsoleProducer's ``LineMessageReader`` parses them. Pure except for the reading."""
     for number, raw in enumerate(stream, 1):
         yield parse_line(raw.rstrip(b"\n").removesuffix(b"\r"), properties, number)
 
 
 def parse_line(line: bytes, properties: dict[str, str], number: int = 0) -> Line:
-    """``timestamp⇥headers⇥key⇥value``, each part where its ``parse.…`` property is true.
+    """``timestamp⇥headers⇥key⇥value``; a part is present if its ``parse.…`` property is true.
 
-    Raises :class:`UsageError` with the line's number where a delimiter is missing (unless ``ignore.error``).
+    Raises :class:`UsageError` with the line's number if a delimiter is missing (unless ``ignore.error``).
     """
     lenient = is_true(properties["ignore.error"])
     marker = properties["null.marker"].encode()

@@ -65,7 +65,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the one action asked for."""
+    """Run the action of the arguments."""
     needed = {"generate": ("topics_to_move_json_file", "broker_list"), "list": ()}.get(
         args.action, ("reassignment_json_file",)
     )
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def generate(admin: Any, args: argparse.Namespace) -> int:
-    """``--generate``: print the assignment as it is and one that spreads it over ``--broker-list``."""
+    """``--generate``: print the current assignment and one that spreads it over ``--broker-list``."""
     document = json.loads(args.topics_to_move_json_file.read_text())
     topics = [entry["topic"] for entry in document["topics"]]
     wanted = [int(broker) for broker in args.broker_list.split(",")]
@@ -99,7 +99,7 @@ def generate(admin: Any, args: argparse.Namespace) -> int:
 
 
 def execute(admin: Any, args: argparse.Namespace) -> int:
-    """``--execute``: ask the controller for the new assignment; prints the old one, to go back with."""
+    """``--execute``: ask the controller for the new assignment; prints the old one, which is needed to go back."""
     target = read_assignment(args.reassignment_json_file)
     log_dirs = read_log_dirs(args.reassignment_json_file)
     current = current_assignment(admin, sorted({tp.topic for tp in target}))
@@ -132,9 +132,9 @@ def execute(admin: Any, args: argparse.Namespace) -> int:
 
 
 def verify(admin: Any, args: argparse.Namespace) -> int:
-    """``--verify``: exit code 0 once all is done, 1 while something is under way or has become something else.
+    """``--verify``: exit code 0 once all moves are complete, 1 if one is in progress or has another target.
 
-    Once nothing is under way it takes the throttles away.
+    Once no move is in progress it removes the throttles.
     """
     target = read_assignment(args.reassignment_json_file)
     moves = list_reassignments(admin)
@@ -171,7 +171,7 @@ def in_words(state: str, completed: str) -> str:
 
 
 def cancel(admin: Any, args: argparse.Namespace) -> int:
-    """``--cancel``: those of the file that are under way go back."""
+    """``--cancel``: cancel those moves of the file that are in progress."""
     moves = list_reassignments(admin)
     target = read_assignment(args.reassignment_json_file)
     targets = [tp for tp in target if tp in moves]
@@ -212,7 +212,7 @@ def list_moves(admin: Any, args: argparse.Namespace) -> int:
 
 
 def current_assignment(admin: Any, topics: Sequence[str]) -> Assignment:
-    """The replicas of all partitions of ``topics``. Raises :class:`ApiError` where one does not exist."""
+    """The replicas of all partitions of ``topics``. Raises :class:`ApiError` if one does not exist."""
     assignment: Assignment = {}
     for topic in admin.describe_topics(list(topics)):
         if topic["error_code"]:
@@ -223,7 +223,7 @@ def current_assignment(admin: Any, topics: Sequence[str]) -> Assignment:
 
 
 def list_reassignments(admin: Any) -> dict[TopicPartition, dict[str, list[int]]]:
-    """What is under way."""
+    """The reassignments in progress."""
     return {TopicPartition(tp.topic, tp.partition): move for tp, move in admin.list_partition_reassignments().items()}
 
 
@@ -245,9 +245,9 @@ def alter(admin: Any, target: Mapping[TopicPartition, Sequence[int] | None], tim
 def propose(
     current: Assignment, brokers: Sequence[int], racks: Mapping[int, str | None], chance: random.Random
 ) -> Assignment:
-    """A new assignment of ``current``'s partitions over ``brokers``: Kafka's round robin, by racks where all have one.
+    """A new assignment of ``current``'s partitions over ``brokers``: Kafka's round robin, by racks if all have one.
 
-    Pure but for ``chance``. Raises :class:`UsageError` where there are fewer brokers than replicas.
+    Pure except for ``chance``. Raises :class:`UsageError` if there are fewer brokers than replicas.
     """
     ordered = by_rack(brokers, racks) if all(racks.get(broker) for broker in brokers) else sorted(brokers)
     proposed: Assignment = {}
@@ -267,7 +267,7 @@ def propose(
 
 
 def by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[int]:
-    """Brokers with their racks taking turns."""
+    """The brokers in an order in which the racks alternate."""
     groups: dict[str, list[int]] = {}
     for broker in sorted(brokers):
         groups.setdefault(racks[broker] or "", []).append(broker)
@@ -276,7 +276,7 @@ def by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[int
 
 
 def read_assignment(path: Path) -> Assignment:
-    """Kafka's reassignment JSON. Raises :class:`UsageError` where the file is something else."""
+    """Read Kafka's reassignment JSON. Raises :class:`UsageError` if the file has another content."""
     try:
         document = json.loads(path.read_text())
         assignment = {
@@ -291,7 +291,7 @@ def read_assignment(path: Path) -> Assignment:
 
 
 def read_log_dirs(path: Path) -> dict[ReplicaPlace, str]:
-    """The log directories that Kafka's reassignment JSON names, but for ``any``. Raises :class:`UsageError`."""
+    """The log directories in Kafka's reassignment JSON, except ``any``. Raises :class:`UsageError`."""
     wanted: dict[ReplicaPlace, str] = {}
     for entry in json.loads(path.read_text())["partitions"]:
         log_dirs = entry.get("log_dirs")

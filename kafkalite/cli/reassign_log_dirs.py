@@ -1,4 +1,4 @@
-"""Moves between log directories in ``kafkalite reassign`` (KIP-113): started, looked at, cancelled.
+"""Moves between log directories in ``kafkalite reassign`` (KIP-113): start, state, cancellation.
 
 Answers to: ``ReassignPartitionsCommand.{executeMoves,findLogDirMoveStates,cancelReplicaMoves}``. Reactor shell (client
 library).
@@ -28,16 +28,16 @@ class ReplicaPlace(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where a replica is, and where a copy of it is being made; ``None`` where there is none."""
+    """The log directory of a replica, and that of its future copy; ``None`` if there is none."""
 
     current: str | None
     future: str | None
 
 
 def start_moves(admin: Any, wanted: Mapping[ReplicaPlace, str], timeout_ms: int) -> None:
-    """Ask for each replica's directory, until its broker has the replica.
+    """Request each replica's directory, repeatedly until its broker has the replica.
 
-    Raises :class:`ApiError` with what was refused, or where a broker has not got its replica within ``timeout_ms``.
+    Raises :class:`ApiError` for a refused move, or if a broker does not have its replica within ``timeout_ms``.
     """
     deadline = time.monotonic() + timeout_ms / 1000
     pending = dict(wanted)
@@ -62,7 +62,7 @@ def ask(admin: Any, wanted: Mapping[ReplicaPlace, str]) -> dict[ReplicaPlace, Er
 
 
 def places(admin: Any, replicas: Iterable[ReplicaPlace]) -> dict[ReplicaPlace, Places]:
-    """Where the replicas are. Those of brokers that do not live are left out."""
+    """The directories of the replicas. Those of dead brokers are left out."""
     wanted = set(replicas)
     live = {broker["broker_id"] for broker in admin.describe_cluster()["brokers"]}
     topics = sorted({replica.topic for replica in wanted})
@@ -79,7 +79,7 @@ def places(admin: Any, replicas: Iterable[ReplicaPlace]) -> dict[ReplicaPlace, P
 
 
 def move_states(admin: Any, wanted: Mapping[ReplicaPlace, str]) -> dict[ReplicaPlace, str]:
-    """How far each move is: ``completed``, ``in progress``, or why it will not be completed."""
+    """The state of each move: ``completed``, ``in progress``, or why it will not complete."""
     if not wanted:
         return {}
     found = places(admin, wanted)
@@ -97,7 +97,7 @@ def _state(found: Places | None, wanted: str) -> str:
 
 
 def cancel_moves(admin: Any, wanted: Mapping[ReplicaPlace, str]) -> list[ReplicaPlace]:
-    """Give up those of the moves that are under way: each replica stays where it is. Returns them."""
+    """Cancel those of the moves that are in progress: each replica stays in its directory. Returns them."""
     if not wanted:
         return []
     under_way = {

@@ -1,7 +1,7 @@
-"""The throttles of ``kafkalite reassign`` (KIP-73): set at the start of a reassignment, taken away by ``--verify``.
+"""The throttles of ``kafkalite reassign`` (KIP-73): set at the start of a reassignment, removed by ``--verify``.
 
 Answers to: ``ReassignPartitionsCommand.{modifyReassignmentThrottle,modifyLogDirThrottle,clearAllThrottles}``.
-Reactor shell (client library); what is throttled is a pure function.
+Reactor shell (client library); the choice of throttled replicas is a pure function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SET, DELETE = 0, 1
 
 
 class Throttles(NamedTuple):
-    """What a reassignment throttles: the settings of topics, and the brokers whose rates are set."""
+    """The throttles of a reassignment: the settings of topics, and the brokers whose rates are set."""
 
     topics: dict[str, dict[str, str]]
     brokers: set[int]
@@ -32,7 +32,7 @@ def throttles_of(
     current: Mapping[TopicPartition, Sequence[int]],
     moves: Mapping[TopicPartition, Mapping[str, Sequence[int]]],
 ) -> Throttles:
-    """The replicas that send (those of now) and that fetch (those to come), also of ``moves`` under way. Pure."""
+    """The replicas that send (the current ones) and that fetch (the new ones), also of ``moves`` in progress. Pure."""
     sources: dict[TopicPartition, set[int]] = {}
     destinations: dict[TopicPartition, set[int]] = {}
     for tp, move in moves.items():
@@ -65,7 +65,7 @@ def set_rates(admin: Any, brokers: Iterable[int], names: Collection[str], rate: 
 
 
 def clear_throttles(admin: Any, target: Collection[TopicPartition]) -> None:
-    """Take all throttles away: of every broker, because it is not known which ones had a part, and of the topics."""
+    """Remove all throttles: of every broker, because it is not known which ones took part, and of the topics."""
     brokers = sorted(broker["broker_id"] for broker in admin.describe_cluster()["brokers"])
     print(f"Clearing broker-level throttles on broker{plural(brokers)} {','.join(map(str, brokers))}")
     for broker in brokers:

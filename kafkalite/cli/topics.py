@@ -62,7 +62,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the one action asked for."""
+    """Run the action of the arguments."""
     if args.action in ("create", "alter", "delete") and not args.topic:
         raise UsageError(f"--{args.action} needs --topic")
     if args.replica_assignment and (args.replication_factor or (args.partitions and args.action == "create")):
@@ -103,7 +103,7 @@ def list_topics(admin: Any, args: argparse.Namespace) -> int:
 
 
 def describe(admin: Any, args: argparse.Namespace) -> int:
-    """``--describe``, all partitions or those that one of the filters lets through."""
+    """``--describe``: all partitions, or those that one of the filters selects."""
     topics = sorted(matching(admin, args), key=lambda topic: str(topic["name"]))
     require_some(topics, args)
     configs = topic_configs(admin, [topic["name"] for topic in topics]) if topics else {}
@@ -137,7 +137,7 @@ def describe(admin: Any, args: argparse.Namespace) -> int:
 
 
 def alter(admin: Any, args: argparse.Namespace) -> int:
-    """``--alter``: more partitions, on given brokers where ``--replica-assignment`` (of all partitions) says so."""
+    """``--alter``: add partitions, on the brokers of ``--replica-assignment`` (for all partitions) if it is given."""
     topics = {topic["name"]: topic for topic in matching(admin, args)}
     require_some(list(topics.values()), args)
     for name, topic in sorted(topics.items()):
@@ -153,7 +153,7 @@ def alter(admin: Any, args: argparse.Namespace) -> int:
 
 
 def delete(admin: Any, args: argparse.Namespace) -> int:
-    """``--delete``: every topic that the expression matches."""
+    """``--delete``: every topic that matches the expression."""
     names = sorted(topic["name"] for topic in matching(admin, args))
     require_some(names, args)
     if not names:
@@ -169,12 +169,12 @@ def delete(admin: Any, args: argparse.Namespace) -> int:
 
 
 def matching(admin: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """The topics that ``--topic`` (or ``--topic-id``) and ``--exclude-internal`` leave."""
+    """The topics that match ``--topic`` (or ``--topic-id``) and ``--exclude-internal``."""
     topics = [topic for topic in admin.describe_topics(None) if not topic["error_code"] or topic["partitions"]]
     if getattr(args, "topic_id", None):
         topics = [topic for topic in topics if id_text(topic.get("topic_id")) == args.topic_id]
     if args.topic:
-        # As TopicCommand: a comma separates alternatives.
+        # As in TopicCommand: a comma separates alternatives.
         expression = re.compile(args.topic.strip("\"'").replace(",", "|").replace(" ", ""))
         topics = [topic for topic in topics if topic["name"] == args.topic or expression.fullmatch(topic["name"])]
     if args.exclude_internal:
@@ -183,14 +183,14 @@ def matching(admin: Any, args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def require_some(found: list[Any], args: argparse.Namespace) -> None:
-    """Raise where a topic was named, none was found and that matters."""
+    """Raise an error if a topic was named and not found, unless a flag allows that."""
     wanted = args.topic or getattr(args, "topic_id", None)
     if wanted and not found and not args.if_exists:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{wanted}' does not exist as expected")
 
 
 def topic_configs(admin: Any, names: list[str]) -> dict[str, dict[str, Any]]:
-    """All configurations of topics, with where each value comes from."""
+    """All configurations of topics, with the source of each value."""
     from kafka.admin import ConfigResource, ConfigResourceType
 
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
@@ -199,7 +199,7 @@ def topic_configs(admin: Any, names: list[str]) -> dict[str, dict[str, Any]]:
 
 
 def passes(partition: dict[str, Any], args: argparse.Namespace, alive: set[int], min_isr: int) -> bool:
-    """Whether a partition is one of those that a ``--…-partitions`` flag asks for."""
+    """Whether a partition is selected by a ``--…-partitions`` flag."""
     in_sync = len(partition["isr_nodes"])
     leaderless = partition["leader_id"] < 0 or partition["leader_id"] not in alive
     return bool(
@@ -211,7 +211,7 @@ def passes(partition: dict[str, Any], args: argparse.Namespace, alive: set[int],
 
 
 def as_json(partition: dict[str, Any]) -> dict[str, Any]:
-    """One partition, as ``--json`` shows it."""
+    """One partition in the form of ``--json``."""
     return {
         "partition": partition["partition_index"],
         "leader": partition["leader_id"],
@@ -223,7 +223,7 @@ def as_json(partition: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_description(entry: dict[str, Any], *, with_header: bool, with_partitions: bool) -> None:
-    """One topic, in TopicCommand's lines."""
+    """Print one topic, in TopicCommand's lines."""
     if with_header:
         configs = ",".join(f"{name}={value}" for name, value in entry["configs"].items())
         print(
@@ -241,7 +241,7 @@ def print_description(entry: dict[str, Any], *, with_header: bool, with_partitio
 
 
 def parse_assignment(text: str) -> list[list[int]]:
-    """``1:2,2:3`` → the replicas of each partition. Raises :class:`UsageError` for anything else."""
+    """``1:2,2:3`` → the replicas of each partition. Raises :class:`UsageError` for any other form."""
     try:
         assignment = [[int(broker) for broker in partition.split(":")] for partition in text.split(",")]
     except ValueError:

@@ -1,7 +1,7 @@
-"""What ``kafkalite transactions`` asks a cluster, and what it makes of the answers. Reactor shell (the library's loop).
+"""The requests of ``kafkalite transactions``, and the evaluation of the answers. Reactor shell (the library's loop).
 
 Answers to: the transactional part of ``org.apache.kafka.clients.admin.KafkaAdminClient`` with its internal handlers.
-As theirs, requests that meet a coordinator or a leader on the move are asked again for a while.
+Like those, it repeats requests for a while if a coordinator or a leader is changing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RETRIABLE = frozenset(
     )
 )
 FENCING_TIMEOUT_MS = 1
-"""What the transactional id's timeout becomes until its next producer says otherwise: every broker allows that."""
+"""The timeout that the transactional id has until its next producer sets another: every broker allows this one."""
 TRANSACTION = 1
 """FindCoordinator's key type of transactional ids."""
 
@@ -60,7 +60,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class ActiveProducer:
-    """One producer as a replica of a partition knows it. ``start_offset``: -1 without a transaction."""
+    """One producer in the state of a replica. ``start_offset``: -1 without a transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -76,7 +76,7 @@ OpenTransaction = tuple[TopicPartition, ActiveProducer]
 def open_since(
     producers: Mapping[TopicPartition, Sequence[ActiveProducer]], longest_ms: int, now_ms: int
 ) -> list[OpenTransaction]:
-    """The open transactions of ``producers`` that nothing was written to for more than ``longest_ms``."""
+    """The open transactions of ``producers`` without a write for more than ``longest_ms``."""
     return [
         (partition, producer)
         for partition, known in producers.items()
@@ -100,14 +100,14 @@ def hanging(
 
 
 class TransactionAdmin:
-    """The requests, by kafka-python's admin client. All raise :class:`ApiError`."""
+    """The requests, sent by kafka-python's admin client. All raise :class:`ApiError`."""
 
     def __init__(self, admin: Any, sleep: Callable[[float], None] = time.sleep) -> None:
         self._admin = admin
         self._sleep = sleep
 
     def listings(self, duration_filter_ms: int = -1, producer_ids: Collection[int] = ()) -> list[Listing]:
-        """All transactional ids of all coordinators; of some producers, or with transactions that long."""
+        """All transactional ids of all coordinators; or of some producers, or with transactions at least that long."""
         from kafka.protocol.admin.transactions import ListTransactionsRequest
 
         filters: dict[str, Any] = {"state_filters": [], "producer_id_filters": sorted(producer_ids)}
@@ -129,7 +129,7 @@ class TransactionAdmin:
         return self._retried(ask)
 
     def describe(self, transactional_id: str) -> Description | None:
-        """One transactional id; ``None`` where its coordinator knows none of that name."""
+        """One transactional id; ``None`` if its coordinator does not know it."""
         from kafka.protocol.admin.transactions import DescribeTransactionsRequest
 
         def ask() -> Description | None:
@@ -155,7 +155,7 @@ class TransactionAdmin:
     def producers(
         self, partitions: Sequence[TopicPartition], broker: int | None = None
     ) -> dict[TopicPartition, list[ActiveProducer]]:
-        """The active producers of each partition, as its leader, or the replica on ``broker``, knows them."""
+        """The active producers of each partition, from its leader or from the replica on ``broker``."""
         from kafka.protocol.admin.transactions import DescribeProducersRequest
 
         def ask() -> dict[TopicPartition, list[ActiveProducer]]:
@@ -180,7 +180,7 @@ class TransactionAdmin:
     def find_hanging(
         self, topic: str | None, partition: int | None, broker: int | None, longest_ms: int
     ) -> list[OpenTransaction]:
-        """Transactions that nobody is going to end, on the partitions that the arguments leave."""
+        """Transactions that no coordinator is going to end, on the partitions that the arguments select."""
         known = self.producers(self._partitions(topic, partition, broker), broker)
         candidates = open_since(known, longest_ms, int(time.time() * 1000))
         if not candidates:
@@ -190,7 +190,7 @@ class TransactionAdmin:
         return hanging(candidates, ids, {one: self.describe(one) for one in ids.values()})
 
     def write_abort_marker(self, tp: TopicPartition, producer_id: int, producer_epoch: int, epoch: int) -> None:
-        """End a transaction of one partition as a coordinator of ``epoch`` would."""
+        """End a transaction in one partition as a coordinator of epoch ``epoch`` would."""
         from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 
         kind = WriteTxnMarkersRequest.WritableTxnMarker
@@ -209,10 +209,10 @@ class TransactionAdmin:
         self._retried(ask)
 
     def end(self, transactional_id: str, producer_id: int, producer_epoch: int, *, commit: bool) -> None:
-        """Commit or abort as the producer itself would, whoever it was."""
+        """Commit or abort the transaction with the identity of its producer."""
         from kafka.protocol.producer.transaction import EndTxnRequest
 
-        # From version 5 on the producer's epoch would change with every transaction.
+        # From version 5 on every transaction would change the producer's epoch.
         request = EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=producer_id,
@@ -223,7 +223,7 @@ class TransactionAdmin:
         self._tell_coordinator(transactional_id, request)
 
     def fence(self, transactional_id: str) -> None:
-        """Abort what is open, and raise the epoch, so that the producer cannot go on."""
+        """Abort the open transaction and raise the epoch, so that the producer cannot go on."""
         from kafka.protocol.producer.transaction import InitProducerIdRequest
 
         request = InitProducerIdRequest(
@@ -235,7 +235,7 @@ class TransactionAdmin:
         )
         self._tell_coordinator(transactional_id, request)
 
-    # Where to ask
+    # Brokers for a request
 
     def _describe_topics(self, topics: Sequence[str] | None) -> Any:
         described = self._admin.describe_topics(topics)
@@ -274,7 +274,7 @@ class TransactionAdmin:
             if broker is None or broker in each["replica_nodes"]
         ]
 
-    # How
+    # Sending
 
     def _send(self, request: Any, broker: int | None) -> Any:
         return self._admin._manager.run(send_to, self._admin, request, {} if broker is None else {"node_id": broker})

@@ -3,8 +3,8 @@
 Answers to: ``bin/kafka-transactions.sh``, ``org.apache.kafka.tools.TransactionsCommand`` (3.9; of later ones,
 ``forceTerminateTransaction``). Reactor shell (the client library's loop).
 
-Beyond Kafka's: ``commit``, and ``abort`` by transactional id, end a transaction that its producer prepared and left
-(the idea of KIP-939). Whoever holds transactional id, producer id and epoch may; ``describe`` tells them.
+In addition to Kafka's: ``commit``, and ``abort`` by transactional id, end a transaction that its producer prepared and
+left (the idea of KIP-939). They need transactional id, producer id and epoch, which ``describe`` prints.
 """
 
 from __future__ import annotations
@@ -101,19 +101,21 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     finder.add_argument("--topic", help="search this topic (required if --partition is given)")
     finder.add_argument("--partition", type=int)
-    forcer = command("forceTerminateTransaction", "abort whatever a transactional id has open, and fence its producer")
+    forcer = command(
+        "forceTerminateTransaction", "abort the open transaction of a transactional id, and fence its producer"
+    )
     forcer.add_argument("--transactional-id", "--transactionalId", required=True)
 
 
 def add_common(parser: argparse.ArgumentParser, default: Any) -> None:
-    """The flags that may stand before the command, as Kafka wants them, or behind it."""
+    """The flags that may stand before the command, as Kafka requires, or after it."""
     parser.add_argument("--bootstrap-server", default=default, metavar="HOST:PORT,…")
     parser.add_argument("--command-config", default=default, type=Path, metavar="FILE", help="client properties")
     parser.add_argument("--json", default=default or False, action="store_true", help="print JSON, for scripts")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do it."""
+    """Run the command of the arguments."""
     from kafkalite.cli.transaction_queries import TransactionAdmin
 
     if args.bootstrap_server is None:
@@ -130,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def check_abort(args: argparse.Namespace) -> None:
-    """Raise :class:`UsageError` where the flags of ``abort`` do not say which transaction."""
+    """Raise :class:`UsageError` if the flags of ``abort`` do not identify the transaction."""
     exact = (args.producer_id, args.producer_epoch)
     if args.transactional_id is not None:
         if None in exact:
@@ -237,7 +239,7 @@ def abort(admin: TransactionAdmin, args: argparse.Namespace) -> int:
         if not found:
             raise ValueError(f"no open transaction starts at offset {args.start_offset} of partition {tp}")
         producer_id, producer_epoch, epoch = found[0].producer_id, found[0].producer_epoch, found[0].coordinator_epoch
-    # Of a producer without a finished transaction no coordinator's epoch is known: 0 is below everyone's.
+    # Without a finished transaction of the producer no coordinator epoch is known: 0 is below every coordinator's.
     admin.write_abort_marker(tp, producer_id, producer_epoch, max(epoch, 0))
     return done(args)
 
@@ -257,7 +259,7 @@ def force(admin: TransactionAdmin, args: argparse.Namespace) -> int:
 
 
 def done(args: argparse.Namespace) -> int:
-    """Kafka's tool says nothing; a script that asked for JSON gets some."""
+    """Print nothing, as Kafka's tool does; with ``--json`` one value, because scripts parse the output."""
     if args.json:
         print_json({"done": True})
     return 0

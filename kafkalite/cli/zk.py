@@ -1,4 +1,4 @@
-"""``kafkalite zk tree|verify``: show a live ZooKeeper tree, or hold it against the schemas.
+"""``kafkalite zk tree|verify``: print a live ZooKeeper tree, or check it against the schemas.
 
 Answers to: ``bin/zookeeper-shell.sh``. Reactor shell without a reactor.
 """
@@ -38,7 +38,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what ``args`` ask for."""
+    """Run the command of the arguments."""
     path = args.path.rstrip("/") or "/" if args.zk_command == "tree" else "/"
     loop = BlockingLoop()
     client = KazooZkClient(
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def read_tree(client: KazooZkClient, root: str = "/") -> dict[str, tuple[bytes, ZnodeStat]]:
-    """Every znode at and under ``root``, without ``/zookeeper``. Raises :class:`NoNodeError` for ``root`` itself."""
+    """Every znode at and below ``root``, except ``/zookeeper``. Raises :class:`NoNodeError` if ``root`` is missing."""
     tree = {root: await client.get(root)}
     level = [root]
     while level:

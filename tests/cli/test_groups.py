@@ -52,7 +52,7 @@ def test_targets() -> None:
     assert target_of(parse("groups", *RESET, "--to-current")) is To.CURRENT
 
 
-def test_states_whatever_their_case() -> None:
+def test_states_in_upper_and_lower_case() -> None:
     assert chosen(None, ("Empty",), "--state") == chosen("", ("Empty",), "--state") == set()
     assert chosen("empty, STABLE", ("Empty", "Stable"), "--state") == {"Empty", "Stable"}
     with pytest.raises(UsageError, match="there are Empty, Stable"):

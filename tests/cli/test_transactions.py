@@ -194,7 +194,7 @@ def test_candidates_are_open_and_silent() -> None:
     ],
 )
 def test_what_hangs(ids: dict[int, str], descriptions: dict[str, Description | None], hangs: bool) -> None:
-    """Nobody knows the producer, or not with this partition: no marker will come."""
+    """No coordinator knows the producer, or not with this partition: no marker will come."""
     assert bool(hanging([(TP, OPEN)], ids, descriptions)) is hangs
 
 
@@ -274,6 +274,6 @@ def test_producers_are_asked_of_leaders_or_of_one_replica() -> None:
         TransactionAdmin(library).producers([TopicPartition("t", 7)])
 
 
-def test_an_id_that_nobody_knows() -> None:
+def test_an_unknown_transactional_id() -> None:
     state = SimpleNamespace(error_code=int(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND))
     assert TransactionAdmin(Library(lambda *_: SimpleNamespace(transaction_states=[state]))).describe("x") is None

@@ -161,7 +161,7 @@ def test_brokers_that_are_all_gone(library: type[Library]) -> None:
     assert [made.settings["bootstrap_servers"] for made in library.made] == [["h:1", "h:2"], ["h:4"]]
 
 
-def test_nothing_is_fetched_from_nobody(library: type[Library]) -> None:
+def test_nothing_is_fetched_without_brokers(library: type[Library]) -> None:
     stream = Stream(100)
     fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g"))
     fetcher.fetch(*stream.begin({T0: 0}))
@@ -170,7 +170,7 @@ def test_nothing_is_fetched_from_nobody(library: type[Library]) -> None:
     assert library.made == []
 
 
-def test_an_error_that_nobody_expected_reaches_the_reader(library: type[Library]) -> None:
+def test_an_unexpected_error_reaches_the_reader(library: type[Library]) -> None:
     library.script = [fail(ZeroDivisionError("a bug"))]
     stream = Stream(100)
     fetcher = ConsumerFetcher(stream, ConsumerConfig("zk", "g"))

@@ -201,7 +201,7 @@ def test_a_connection_that_breaks_while_claiming(house: House) -> None:
 
 
 def stranger(house: House, partition: int) -> MemoryZkClient:
-    """An owner of a partition that nobody sees as a member: one that is slow to let go."""
+    """An owner of a partition that is not among the members: it has left and not yet released the partition."""
     client = house.server.client()
     deferred(ensure(client, f"{GROUP}/owners/t"))
     deferred(client.create(f"{GROUP}/owners/t/{partition}", b"slow-0", ephemeral=True))

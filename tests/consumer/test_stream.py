@@ -74,7 +74,7 @@ def test_what_is_in_hand_is_not_fetched_again_by_us() -> None:
 
 @pytest.mark.parametrize("start", [0, 4, None])
 def test_what_is_in_hand_counts_for_nothing_where_reading_begins_elsewhere(start: int | None) -> None:
-    """Somebody else moved the offset, or nothing was committed: what is committed says where to begin."""
+    """Another program moved the offset, or nothing was committed: reading begins at the committed offset."""
     stream, generation = begun({T0: 0})
     stream.put(generation, T0, records(T0, 0, 1))
     stream.next(0)

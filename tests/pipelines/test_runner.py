@@ -17,7 +17,7 @@ from kafkalite.pipelines.runner import load_job, read_pipeline
 
 @dataclass(frozen=True)
 class Options:
-    """Those of a job of somebody's own."""
+    """The options of a user's own job."""
 
     topic: str
 

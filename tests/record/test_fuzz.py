@@ -1,4 +1,4 @@
-"""Seeded bad bytes: whatever comes in, only ``ApiError`` and ``CorruptRecordError`` come out, and not much memory."""
+"""Seeded bad bytes: they raise only ``ApiError`` and ``CorruptRecordError``, and take little memory."""
 
 from __future__ import annotations
 

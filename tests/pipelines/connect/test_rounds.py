@@ -24,7 +24,7 @@ def test_conditions(columns: list[str], bound: Bound, comparison: str, expected:
 
 
 def test_rounds_divide_a_table() -> None:
-    """Whatever the bounds: each row belongs to one round."""
+    """For all bounds: each row belongs to one round."""
     database = sqlite3.connect(":memory:")
     database.execute("CREATE TABLE t (at TEXT, id TEXT)")
     rows = [(f"{number // 3}", f"{number}") for number in range(9)]

@@ -1,4 +1,4 @@
-"""Alerts: raised once, resolved once, whatever comes."""
+"""Alerts: raised once, resolved once, for any order of samples."""
 
 from __future__ import annotations
 

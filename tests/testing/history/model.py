@@ -1,4 +1,4 @@
-"""A make-believe cluster that keeps every promise; its histories are as histories should be, whatever the seed."""
+"""A simulated cluster that keeps every promise; each seed gives a history without a breach."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def read_in_another_partition(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.UNCHANGED)
 def read_and_gone(history: History, _chance: random.Random) -> str:
-    """Somebody read above the high watermark what then was truncated."""
+    """A reader read above the high watermark a record that was then truncated."""
     record = RecordId("idempotent-0", 100_000)
     end = len(replicas(history)[0].entries)
     history.append(Sent(record, "orders-0"))
@@ -325,7 +325,7 @@ def committed_and_not_seen(history: History, chance: random.Random) -> str:
 
 @breaks(Rule.COMPLETE)
 def half_of_an_unknown_one_is_seen(history: History, chance: random.Random) -> str:
-    """Nobody knows how it ended; then it must still be all or nothing, and for all readers alike."""
+    """The outcome of the transaction is unknown; all readers must still see all of it or nothing."""
     done = chance.choice([event for event in ended(history, Committed) if len(records_of(history, event)) > 1])
     remove(history, done)
     hidden = chance.choice(records_of(history, done))
@@ -375,13 +375,13 @@ def a_commit_of_an_older_offset(history: History, _chance: random.Random) -> str
 
 
 @breaks(Rule.COMMITTED)
-def an_offset_that_nobody_committed(history: History, _chance: random.Random) -> str:
+def an_offset_that_no_member_committed(history: History, _chance: random.Random) -> str:
     history += [OffsetFetching("late", "billing"), OffsetFetched("late", "billing", "orders-0", 1_000_000)]
     return "group billing in orders-0 at offset 1000000"
 
 
 @breaks(Rule.COMMITTED)
-def a_commit_that_nobody_asked_for(history: History, _chance: random.Random) -> str:
+def a_commit_that_no_client_requested(history: History, _chance: random.Random) -> str:
     history.append(OffsetCommitted("billing", "orders-0", 1_000_000))
     return "group billing in orders-0 at offset 1000000"
 

@@ -46,7 +46,7 @@ def test_valid_histories_pass(seed: int) -> None:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.plant.__name__)
-def test_whatever_is_planted_is_found(mutation: Mutation) -> None:
+def test_every_planted_breach_is_found(mutation: Mutation) -> None:
     for seed in SEEDS:
         history = valid_history(seed, 700)
         place = mutation.plant(history, random.Random(seed))

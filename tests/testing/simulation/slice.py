@@ -39,7 +39,7 @@ class Workload:
         self.done = 0
 
     def leader(self, tp: TopicPartition) -> int:
-        """Who leads, by what a living broker believes; -1: nobody."""
+        """The leader in the view of a living broker; -1: none."""
         for broker in self.cluster.brokers.values():
             services = broker.services
             state = services.metadata.state(tp) if services is not None else None

@@ -34,7 +34,7 @@ def test_every_scenario_and_every_kind_of_client_is_drawn() -> None:
     assert {client.kind for plan in plans for client in plan.clients} == set(CLIENTS)
 
 
-def test_one_seed_is_one_history_whatever_the_order_of_hashes() -> None:
+def test_one_seed_is_one_history_for_every_hash_seed() -> None:
     def digest(hash_seed: str) -> str:
         found = subprocess.run(
             [sys.executable, "-m", "kafkalite.testing.simulation", "--seed", "7"],

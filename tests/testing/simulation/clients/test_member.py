@@ -237,7 +237,7 @@ def test_ranges(
     ("owned", "expected"),
     [
         ({"m1": (), "m2": ()}, {"m1": [P0, P2], "m2": [P1, P3]}),
-        # What has to move is nobody's until its owner has given it up.
+        # A partition that has to move has no owner until its old owner has released it.
         ({"m1": (P0, P1, P2, P3), "m2": ()}, {"m1": [P0, P1], "m2": []}),
         ({"m1": (P0, P1), "m2": ()}, {"m1": [P0, P1], "m2": [P2, P3]}),
         # Two say that it is theirs.

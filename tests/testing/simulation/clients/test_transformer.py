@@ -1,4 +1,4 @@
-"""Pipelines: each record that is committed as read has one result, whatever is lost on the way."""
+"""Pipelines: each record that is committed as read has one result, also if requests or answers are lost."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_second_process_takes_the_place_of_the_first(brokers: Brokers) -> None
 
 
 def test_an_undecided_transaction_holds_its_partitions_back_and_no_more(brokers: Brokers) -> None:
-    """Its successor waits for the offsets, and does not join again and again meanwhile."""
+    """Its successor waits for the offsets, and joins only once."""
     producer_of(brokers, 200)
     staged: list[Call] = []
 

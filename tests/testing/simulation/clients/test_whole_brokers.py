@@ -92,7 +92,7 @@ class Stage:
         return results[0]
 
     def leader(self, partition: TopicPartition) -> int:
-        """Who leads, by what a broker that serves believes; -1: nobody."""
+        """The leader in the view of a broker that serves; -1: none."""
         for broker in self.cluster.brokers.values():
             state = broker.services.metadata.state(partition) if broker.services is not None else None
             if state is not None:

@@ -2,8 +2,8 @@
 
 Answers to: ``kafka.log.LogCleaner.CleanerThread``. Reactor shell.
 
-A compactor is told what to do by its standard input, reports by its standard output, and goes when the former ends: so
-none outlives its broker, however that died. Its warnings go where the broker's go.
+A compactor reads orders from its standard input, writes reports to its standard output, and ends when its input ends,
+so that it never outlives its broker. Its warnings go to the broker's standard error.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class CleanerProcesses:
         self._reactor = reactor
 
     def start(self, number: int, report: Callable[[Report], None], ended: Callable[[str], None]) -> CleanerProcess:
-        """A new process; the interpreter and the path to this package are the broker's own. Raises ``OSError``."""
+        """Start a process with the broker's own interpreter and package. Raises ``OSError``."""
         process = CleanerProcess(report, ended)
         home = str(Path(kafkalite.__file__).parents[1])
         path = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -48,7 +48,7 @@ class CleanerProcesses:
 
 
 class CleanerProcess(protocol.ProcessProtocol):
-    """One of them: a :class:`kafkalite.log.cleaner.port.CleanerWorker`."""
+    """One process: a :class:`kafkalite.log.cleaner.port.CleanerWorker`."""
 
     def __init__(self, report: Callable[[Report], None], ended: Callable[[str], None]) -> None:
         self.transport: Any = None
@@ -63,11 +63,11 @@ class CleanerProcess(protocol.ProcessProtocol):
         return int(self.transport.pid)
 
     def send(self, order: Order) -> None:
-        """Hand an order over."""
+        """Send ``order`` to the process."""
         self.transport.writeToChild(0, encode(order))
 
     def close(self) -> None:
-        """End it; it need not put anything in order."""
+        """Kill the process; the next cleaning deletes the files that it leaves."""
         self._closed = True
         try:
             self.transport.signalProcess("KILL")
@@ -75,7 +75,7 @@ class CleanerProcess(protocol.ProcessProtocol):
             log.debug("the compactor was gone already")
 
     def childDataReceived(self, childFD: int, data: bytes) -> None:  # noqa: N802, N803, ARG002
-        """Reports come line by line."""
+        """The process wrote: each line is a report."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         for line in lines:
             if self._closed:
@@ -88,7 +88,7 @@ class CleanerProcess(protocol.ProcessProtocol):
             self._report(report)  # type: ignore[arg-type]
 
     def processEnded(self, reason: Failure) -> None:  # noqa: N802
-        """It has gone, and all that it wrote has been read."""
+        """The process has ended, and all its output was read."""
         if not self._closed:
             self._closed = True
             self._ended(reason.getErrorMessage())

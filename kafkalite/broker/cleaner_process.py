@@ -2,8 +2,8 @@
 
 Answers to: ``kafka.log.LogCleaner.CleanerThread``'s loop. Kind: plain blocking files and pipes, no reactor.
 
-Takes orders from standard input, reports on standard output, and ends when standard input ends, in the middle of a
-round if need be. It runs at a low priority: compaction can wait, producers and consumers cannot.
+It reads orders from standard input, writes reports to standard output, and ends when standard input ends, even in the
+middle of a round. It runs at a low priority, because compaction can wait and producers and consumers cannot.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from kafkalite.log.file_system import FileSystem
 from kafkalite.record.batch import CorruptRecordError
 
 NICENESS = 15
-"""Added to the broker's own: a thirtieth of a core is left where all are wanted, and all that nobody wants."""
+"""Added to the broker's niceness: the process gets a thirtieth of a busy core, and all of an idle one."""
 _READ = 1 << 16
 
 
 class Orders:
-    """What comes in by file descriptor ``fd``; ``SystemExit`` where that has ended: the broker is gone."""
+    """Orders read from file descriptor ``fd``. ``SystemExit`` at its end, because then the broker has ended."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -35,7 +35,7 @@ class Orders:
         self.current = 0
 
     def next(self) -> Order:
-        """The next order, waited for."""
+        """Wait for the next order."""
         while not self._lines:
             self._read()
         message = decode(self._lines.pop(0))
@@ -43,11 +43,11 @@ class Orders:
         return message
 
     def check(self) -> None:
-        """Raises :class:`RoundAborted` where the round under way is no longer wanted."""
+        """Raises :class:`RoundAborted` if the broker has aborted the round under way."""
         self.rest(0)
 
     def rest(self, seconds: float) -> None:
-        """Wait, unless there is an order: as :meth:`check`."""
+        """Wait ``seconds``, and read orders meanwhile. Raises as :meth:`check`."""
         self._look_for_abort()
         deadline = time.monotonic() + seconds
         while self._poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
@@ -70,7 +70,7 @@ class Orders:
 
 
 def work(orders: Orders, out: int) -> None:
-    """Carry out one order after the other, until they end; reports go to file descriptor ``out``."""
+    """Carry out orders until they end; write reports to file descriptor ``out``."""
     fs = FileSystem()
     cleaner = Cleaner(fs, orders.check, time.monotonic, orders.rest)
     folder = ""
@@ -83,7 +83,7 @@ def work(orders: Orders, out: int) -> None:
     while True:
         order = orders.next()
         if isinstance(order, Abort):
-            # It came after the round's own end.
+            # The abort came after the end of its round.
             discard_cleaned(fs, folder)
             report(CleaningAborted(order.number))
             continue
@@ -103,14 +103,14 @@ def main() -> None:
     """Work until standard input ends."""
     import signal
 
-    # Those are meant for the broker, which ends its compactors itself.
+    # Ignore the signals of a terminal, because the broker gets them, too, and ends its compactors itself.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     os.nice(NICENESS)
     try:
         work(Orders(0), 1)
     except SystemExit:
-        # At once: the next broker may already be looking at the folders, and nothing here needs to be put in order.
+        # Exit at once, because the next broker may already read the folders; nothing here needs closing.
         os._exit(0)
 
 

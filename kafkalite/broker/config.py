@@ -25,10 +25,10 @@ __all__ = ["BROKER_CONFIGS", "BrokerConfig"]
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """What server.properties says, checked as a whole.
+    """The values of server.properties, checked as a whole.
 
     ``values`` are those of the start; ``dynamic`` has those in force. ``listening`` are the listeners of the start.
-    ``broker_id`` is -1 where one is to be generated.
+    ``broker_id`` is -1 if ZooKeeper is to generate one.
     """
 
     texts: Mapping[str, str]
@@ -53,7 +53,7 @@ class BrokerConfig:
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> BrokerConfig:
-        """From names and texts. Raises :class:`ConfigError` naming key, value and what is allowed."""
+        """Parse names and texts. Raises :class:`ConfigError` with the key, its value and the allowed values."""
         _report_unknown(texts)
         texts = _with_one_id(texts)
         dynamic = DynamicConfig(KNOWN_CONFIGS, texts, (check_thread_counts, check_listeners))
@@ -74,13 +74,13 @@ class BrokerConfig:
 
     @property
     def zookeeper_connection_timeout_ms(self) -> int:
-        """How long a start waits for ZooKeeper."""
+        """Milliseconds for which a start waits for ZooKeeper."""
         timeout = self.values["zookeeper.connection.timeout.ms"]
         return int(self.values["zookeeper.session.timeout.ms"] if timeout is None else timeout)
 
 
 def _text(data: bytes) -> str:
-    """Java reads Latin-1; people write UTF-8."""
+    """Decode UTF-8, or else Latin-1, because Java reads Latin-1 but editors write UTF-8."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -4,8 +4,8 @@ Answers to: ``kafka.server.KafkaConfig.configDef`` and ``org.apache.kafka.server
 
 ``BROKER_CONFIGS`` is the table. Keys that Kafka knows and kafkalite does not act on are recognised by
 :func:`is_known_elsewhere`: they are accepted (one line of the log names them), so that a configuration
-written for Kafka starts a kafkalite broker. Anything else is warned of. Cluster-wide and per-broker keys may be changed
-in ``/config/brokers`` while the broker runs; all others are read at the start only.
+written for Kafka starts a kafkalite broker. The broker warns of any other key. Cluster-wide and per-broker keys may be
+changed in ``/config/brokers`` while the broker runs; all others are read at the start only.
 """
 
 from __future__ import annotations
@@ -363,7 +363,7 @@ BROKER_CONFIGS: Final = ConfigDef(
 )
 
 KNOWN_CONFIGS: Final = ConfigDef((*BROKER_CONFIGS.keys.values(), *UNUSED_CONFIGS.keys.values()))
-"""Every key of Kafka 3.9, and the few of ours."""
+"""All keys of Kafka 3.9, and the few that only kafkalite has."""
 
 _ELSEWHERE_PREFIXES = (
     "controller.quorum.", "group.consumer.", "group.coordinator.", "group.share.", "kafka.metrics.", "listener.name.",

@@ -1,4 +1,4 @@
-"""Overrides in ``/config``, obeyed live: of topics by their logs, of brokers by the values in force.
+"""Applies overrides in ``/config`` live: those of topics to logs, those of brokers to the values in force.
 
 Answers to: ``kafka.server.{TopicConfigHandler,BrokerConfigHandler}`` on ``ZkConfigManager``. Deterministic.
 """
@@ -23,11 +23,11 @@ log = logging.getLogger(__name__)
 
 
 class ConfigWatcher:
-    """Reads what a notification names and hands it on. A wrong value is logged and the old one kept.
+    """Reads the configuration that a notification names and applies it. It logs a wrong value and keeps the old one.
 
-    Where the connection goes in between, everything is read anew once there is one again.
+    After a lost connection it reads everything again.
 
-    ``on_unclean_allowed`` is called when the configuration of a topic that allows unclean elections was read anew.
+    ``on_unclean_allowed`` is called after the configuration of a topic that allows unclean elections was read again.
     """
 
     def __init__(self, broker_id: int, store: ConfigStore, dynamic: DynamicConfig, logs: LogManager) -> None:
@@ -41,7 +41,7 @@ class ConfigWatcher:
         dynamic.on_change(self._defaults_changed)
 
     async def start(self) -> None:
-        """Watch, then read this broker's own overrides. Topics' are read when their logs are made.
+        """Watch, then read this broker's own overrides. Those of a topic are read when its logs are made.
 
         Raises :class:`kafkalite.zk.zk_client.ZkError`; call it again then.
         """
@@ -50,13 +50,13 @@ class ConfigWatcher:
         await self._read_brokers()
 
     def close(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         if self._feed is not None:
             self._feed.stop()
         self._lane.close()
 
     async def topic_config(self, topic: str) -> LogConfig:
-        """The configuration of a topic's logs as it is now; the broker's defaults where the overrides are unusable."""
+        """The present configuration of a topic's logs; the broker's defaults if the overrides are wrong."""
         try:
             return log_config(self._dynamic.values, await self._store.topic(topic))
         except (ConfigError, MalformedZnodeError) as error:
@@ -64,7 +64,7 @@ class ConfigWatcher:
             return log_config(self._dynamic.values, {})
 
     async def topic_configs(self) -> dict[str, LogConfig]:
-        """The configurations of all topics that have overrides; unusable ones are left out."""
+        """The configurations of all topics that have overrides, without the wrong ones."""
         configs = {}
         for topic, overrides in (await self._store.entities(TOPICS)).items():
             try:

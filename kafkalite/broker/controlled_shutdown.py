@@ -1,4 +1,4 @@
-"""A broker that is told to stop first asks the controller to move its leaderships away.
+"""Before a broker stops, it asks the controller to move its leaderships to other brokers.
 
 Answers to: ``kafka.server.KafkaServer.controlledShutdown``. Deterministic.
 """
@@ -18,13 +18,13 @@ from kafkalite.controller.ports import BrokerChannel
 log = logging.getLogger(__name__)
 
 FAREWELL = 0.5
-"""Seconds for which a broker that handed its leaderships over goes on answering. Whoever asks in that time is told
-NOT_LEADER_OR_FOLLOWER and looks up the new leader at once; a connection that just ends is no news, and clients take a
-second or two to find out."""
+"""Seconds for which a broker still answers after it has handed its leaderships over. A client that asks in that time
+is answered NOT_LEADER_OR_FOLLOWER and looks up the new leader at once; after a connection that merely ends it takes a
+second or two."""
 
 
 async def say_farewell(clock: Clock) -> None:
-    """Let clients hear where the leaders have gone."""
+    """Answer NOT_LEADER_OR_FOLLOWER for a moment, so that clients look up the new leaders."""
     await _pause(clock, FAREWELL)
 
 
@@ -42,9 +42,9 @@ async def hand_over_leaderships(
     retries: int,
     backoff: float,
 ) -> bool:
-    """Ask up to ``1 + retries`` times, ``backoff`` seconds apart; whether this broker leads nothing any more.
+    """Ask up to ``1 + retries`` times, ``backoff`` seconds apart; returns whether this broker leads no partition now.
 
-    ``request`` is made anew for each attempt: the broker epoch may change in between.
+    Each attempt calls ``request``, because the broker epoch may change between attempts.
     """
     for attempt in range(1 + retries):
         if attempt:

@@ -60,22 +60,22 @@ class Coordinators:
         )
 
     def start(self) -> None:
-        """Coordinate from now on."""
+        """Start to coordinate."""
         self.groups.start()
         self.transactions.start()
 
     def on_session(self, state: SessionState) -> None:
-        """The ZooKeeper session changed: what was claimed in an old one is lost."""
+        """The ZooKeeper session changed: claims of an old session are lost."""
         self.groups.on_session(state)
         self.transactions.on_session(state)
 
     def brokers_changed(self) -> None:
-        """Brokers came or went: there may be something to take over."""
+        """Brokers came or went: this broker may have to take claims over."""
         self.groups.brokers_changed()
         self.transactions.brokers_changed()
 
     async def stop(self) -> None:
-        """Give every claim up, so that others need not wait for the session to end."""
+        """Release all claims, so that other brokers need not wait for the end of the session."""
         await self.groups.stop()
         await self.transactions.stop()
         self._markers.close()

@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class DynamicListeners:
-    """Keeps the ports of ``server`` at what the configuration in force says; the control plane stays where it is.
+    """Opens and closes ports of ``server`` as the configuration in force says. The control plane keeps its port.
 
-    ``static`` are the listeners of server.properties, which are taken where those in ZooKeeper cannot be. A listener
-    whose address changes is closed and opened again. ``on_change`` is called after :attr:`advertised` changed.
+    ``static`` are the listeners of server.properties, used if those in ZooKeeper are wrong. A listener whose address
+    changes is closed and opened again. ``on_change`` is called after :attr:`advertised` changed.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class DynamicListeners:
 
     @property
     def advertised(self) -> tuple[Endpoint, ...]:
-        """Where others reach this broker, once :meth:`bind` was called."""
+        """The addresses at which clients and brokers reach this broker, after :meth:`bind`."""
         endpoints = self._listening.reachable(self._ports)
-        # Where none is configured, its host is the first listener's: that may have changed, the socket did not.
+        # Without a configured control plane its host is that of the first listener, which may change; its socket stays.
         return tuple(self._plane or each if each.listener == CONTROL_PLANE_LISTENER else each for each in endpoints)
 
     def bind(self) -> None:
-        """Take every port without serving yet. Raises :class:`StartupError`."""
+        """Bind all ports without serving yet. Raises :class:`StartupError`."""
         self._listening = self._configured() or self._listening
         for endpoint in self._listening.bound:
             if endpoint.listener == CONTROL_PLANE_LISTENER:

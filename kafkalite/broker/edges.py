@@ -1,7 +1,7 @@
-"""Everything by which a broker touches the outside, as one value.
+"""The edges of a broker as one value: sockets, files, clocks, chance, ZooKeeper, child processes.
 
 Answers to: nothing in Kafka, where ``kafka.server.KafkaServer`` makes these itself. Reactor shell: :meth:`Edges.real`
-is the operating system's side; a simulation hands in another.
+makes those of the operating system; a simulation hands in its own.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class ZkSession(ZkClient, Protocol):
 
     @property
     def password(self) -> bytes:
-        """With it another process may take the current session over."""
+        """Password of the current session, with which another process may take it over."""
 
     @property
     def session_timeout_ms(self) -> int:
-        """As agreed with ZooKeeper."""
+        """Session timeout in ms, as ZooKeeper has granted it."""
 
     def start(self) -> Awaitable[None]:
         """Connect. Raises :class:`kafkalite.common.errors.StartupError` where ZooKeeper cannot be reached."""
 
     def close(self) -> Awaitable[None]:
-        """End the session in order: what is ephemeral goes at once. Listeners hear nothing of it."""
+        """End the session in order: its ephemeral znodes go at once. Listeners are not called."""
 
 
 class WorkPool(Executor, Protocol):
     """An executor of bounded size that can be ended."""
 
     def resize(self, size: int) -> None:
-        """At most ``size`` pieces of work at a time from now on."""
+        """Run at most ``size`` pieces of work at a time from now on."""
 
     def close(self) -> None:
         """Wait for the work under way; take no more."""
@@ -58,7 +58,7 @@ class SessionGuardian(Protocol):
     """Ends the broker's ZooKeeper session when the broker's process dies."""
 
     def watch(self, session: int, password: bytes, timeout_ms: int) -> None:
-        """Guard this session from now on, and no other."""
+        """Guard this session from now on, instead of any other."""
 
     def release(self) -> None:
         """The session is closed, or about to be: guard nothing."""
@@ -68,18 +68,18 @@ class SessionWatchdog(Protocol):
     """Ends the broker's ZooKeeper session while the broker's reactor hangs."""
 
     def watch(self, session: int, password: bytes, timeout_ms: int) -> None:
-        """Give this session up from now on, where the reactor hangs longer than ``timeout_ms``."""
+        """From now on, give this session up if the reactor hangs longer than ``timeout_ms``."""
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """What a broker is given of the world outside. One value serves one life of one broker.
+    """What a broker needs from outside. One value serves one run of one broker.
 
     ``reactor`` has the methods of Twisted's reactor that the network uses; ``clock`` tells the time of day as well;
-    every random choice is drawn from ``rng``. Without ``guardian`` the session timeout does its work. ``boot_id`` names
+    every random choice is drawn from ``rng``. Without ``guardian`` a session ends by its timeout. ``boot_id`` names
     the present boot of the machine, and is empty where it is unknown.
     """
 
@@ -97,7 +97,7 @@ class Edges:
 
     @classmethod
     def real(cls, reactor: Any, config: BrokerConfig) -> Edges:
-        """The operating system's: sockets, files, threads and child processes, with Twisted's ``reactor``."""
+        """Edges of the operating system: sockets, files, threads and child processes, with Twisted's ``reactor``."""
         values = config.values
         clock = ReactorClock(reactor)
         hosts = values["zookeeper.connect"]
@@ -124,7 +124,7 @@ class Edges:
 
 
 def read_boot_id(path: str = "/proc/sys/kernel/random/boot_id") -> str:
-    """What Linux calls its present boot; empty where it does not say. In a container it is the host's."""
+    """Linux's id of the present boot; empty if unknown. In a container it is the id of the host's boot."""
     try:
         return Path(path).read_text(encoding="ascii").strip()
     except (OSError, ValueError):

@@ -1,10 +1,9 @@
-"""A small process beside the broker that ends the broker's ZooKeeper session the moment the broker dies.
+"""A small process beside the broker that ends the broker's ZooKeeper session when the broker dies.
 
 Answers to: nothing in Kafka, where others wait for the session timeout. Reactor shell.
 
-The guardian learns of the death by the end of a pipe, which nobody but the broker holds: a broker that is merely slow
-or stopped keeps it open. Where the guardian dies with the broker (a killed container), the session timeout does the
-work.
+The guardian learns of the death by the end of a pipe that only the broker holds: a broker that is merely slow or
+stopped keeps the pipe open. If the guardian dies with the broker (a killed container), the session ends by its timeout.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from kafkalite.common.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 CHECK_INTERVAL = 5.0
-"""Seconds between looks at whether the guardian is there; one that was killed is replaced."""
+"""Seconds between two checks that the guardian runs. The broker replaces a guardian that was killed."""
 
 
 class Guardian:
-    """Keeps one guardian process alive and informed.
+    """Keeps one guardian process running and sends it the credentials of the session.
 
-    ``hosts``: the ZooKeeper connection string. Tell it of every new session by :meth:`watch`, and of a session that
-    was closed in order by :meth:`release`.
+    ``hosts``: the ZooKeeper connection string. Call :meth:`watch` in each new session, and :meth:`release` before a
+    session is closed in order.
     """
 
     def __init__(self, hosts: str, clock: Clock) -> None:
@@ -40,18 +39,18 @@ class Guardian:
 
     @property
     def pid(self) -> int | None:
-        """Process id of the guardian, while there is one."""
+        """Process id of the guardian; ``None`` while none runs."""
         return self._process.pid if self._process is not None else None
 
     def watch(self, session: int, password: bytes, timeout_ms: int) -> None:
-        """Guard this session from now on, and no other."""
+        """Guard this session from now on, instead of any other."""
         self._message = MESSAGE.pack(session, timeout_ms, password)
         self._tell()
         if self._timer is None:
             self._timer = self._clock.call_later(CHECK_INTERVAL, self._check)
 
     def release(self) -> None:
-        """The session is closed, or about to be: the guardian goes and does nothing."""
+        """The session is closed, or about to be: end the guardian, so that it does nothing."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -83,7 +82,7 @@ class Guardian:
 
     def _spawn(self) -> None:
         self._close_pipe()
-        # both ends are close-on-exec: no other child of the broker keeps the pipe open after its death
+        # Both ends are close-on-exec, because another child of the broker would keep the pipe open after its death.
         reader, self._pipe = os.pipe()
         try:
             self._process = subprocess.Popen(

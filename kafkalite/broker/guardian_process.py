@@ -1,10 +1,10 @@
-"""The guardian's own process, and how a ZooKeeper session is ended by somebody who knows its id and password.
+"""The guardian's own process, and how another process ends a ZooKeeper session by its id and password.
 
 Answers to: nothing in Kafka, whose dead brokers are waited for. Kind: plain blocking sockets, no reactor.
 
-Run as a script by ``broker/guardian.py``: reads credentials from standard input and, when that ends (the kernel closes
-it, however the broker died), closes the session that was named last. Only modules built into the interpreter are
-imported, since one such process runs beside every broker.
+``broker/guardian.py`` runs it as a script. It reads credentials from standard input. When that ends (the kernel closes
+it in any death of the broker), it closes the session that was named last. It imports only modules that are built into
+the interpreter, to stay small: one such process runs beside each broker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def addresses(hosts: str) -> list[tuple[str, int]]:
 
 
 def connections(hosts: str) -> Generator[_socket.socket, None, None]:
-    """A connection to each server that can be reached, one after the other; the next one closes the last."""
+    """A connection to each server that can be reached, one after the other; each closes the one before."""
     for host, port in addresses(hosts):
         try:
             resolved = _socket.getaddrinfo(host, port, 0, _socket.SOCK_STREAM)
@@ -60,9 +60,9 @@ def connections(hosts: str) -> Generator[_socket.socket, None, None]:
 
 
 def attach(connection: _socket.socket, session: int, password: bytes, timeout_ms: int, requests: bytes = b"") -> int:
-    """Take a session over (0: begin a new one); returns the session's id, 0 where it is over. Raises ``OSError``.
+    """Take a session over (0: begin a new one); returns its id, or 0 if it has ended. Raises ``OSError``.
 
-    ``requests`` are sent along, without waiting for that answer.
+    ``requests`` are sent at once, without waiting for the answer.
     """
     connect = _CONNECT.pack(_CONNECT.size - 4, 0, 0, timeout_ms, session, 16, password, 0)
     connection.sendall(connect + requests)
@@ -79,8 +79,8 @@ def receive(connection: _socket.socket) -> bytes:
 def close_session(hosts: str, session: int, password: bytes, timeout_ms: int) -> bool:
     """End a session from outside: attach to it, then close it; every server is tried once.
 
-    ``True`` once it is known to be over, ``False`` where no server answered, or where the session's own client, which
-    loses its connection by this, was so quick to take it back that the request did not count: to be tried again.
+    Returns ``True`` if the session has ended. ``False`` (try again): no server answered, or the session's own client,
+    which loses its connection by this, took the session back before the request counted.
     """
     for connection in connections(hosts):
         try:
@@ -103,7 +103,7 @@ def _read(connection: _socket.socket, count: int) -> bytes:
 
 
 def main(hosts: str) -> None:
-    """Guard until standard input ends, then act."""
+    """Read credentials until standard input ends, then end the session that was named last."""
     import signal
     import time
 
@@ -114,7 +114,7 @@ def main(hosts: str) -> None:
     while len(message := pipe.read(MESSAGE.size) or b"") == MESSAGE.size:
         session, timeout_ms, password = MESSAGE.unpack(message)
     if session:
-        # past its timeout ZooKeeper has ended it without us
+        # Stop at the session timeout, because ZooKeeper itself ends the session then.
         deadline = time.monotonic() + timeout_ms / 1000
         while not close_session(hosts, session, password, timeout_ms) and time.monotonic() < deadline:
             time.sleep(0.1)

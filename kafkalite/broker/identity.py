@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 
 async def choose_broker_id(config: BrokerConfig, fs: FileSystem, store: BrokerStore) -> int:
-    """The id to start with. Raises :class:`StartupError` where the log directories belong to different brokers.
+    """The id to start with. Raises :class:`StartupError` if the log directories belong to different brokers.
 
-    Whether they belong to a broker of the configured id is the log manager's to check.
+    The log manager checks that they belong to the broker of the configured id.
     """
     if config.broker_id >= 0:
         return config.broker_id

@@ -1,4 +1,4 @@
-"""Listeners: where a broker binds, and where others reach it.
+"""Listeners: where a broker binds, and where clients and other brokers reach it.
 
 Answers to: ``kafka.cluster.EndPoint``'s parsing and the listener rules of ``kafka.server.KafkaConfig``. Pure.
 """
@@ -18,16 +18,16 @@ from kafkalite.common.errors import ConfigError
 _LISTENER = re.compile(r"^([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)$")
 _IMPLEMENTED_PROTOCOLS = ("PLAINTEXT",)
 LISTENER_KEYS: Final = ("listeners", "advertised.listeners", "listener.security.protocol.map")
-"""The keys of listeners that may be changed while a broker runs."""
+"""The listeners' keys that may change while a broker runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """A broker's listeners as its configuration has them; ``Listening.parse`` checks them as a whole.
+    """The listeners of a broker's configuration; ``Listening.parse`` checks them as a whole.
 
-    ``bound`` say where to bind (host "" is every address, port 0 any free one), ``advertised`` where others are to
-    come; both include the control plane's. ``protocols`` are the security protocols by listener name, and
-    ``inter_broker`` is the listener on which brokers fetch from each other.
+    ``bound`` are the addresses to bind (host "" is every address, port 0 any free one), ``advertised`` those that
+    clients and brokers connect to; both include the control plane's. ``protocols`` are the security protocols by
+    listener name, and ``inter_broker`` is the listener on which brokers fetch from each other.
     """
 
     bound: tuple[Endpoint, ...]
@@ -37,7 +37,7 @@ class Listening:
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Listening:
-        """From a broker's values. Raises :class:`ConfigError` naming key, value and what is allowed."""
+        """Parse a broker's values. Raises :class:`ConfigError` with the key, its value and the allowed values."""
         protocols = listener_protocols(values)
         bound = with_control_plane(served_listeners("listeners", values["listeners"], protocols), values, protocols)
         advertised = advertised_listeners(values, bound, protocols)
@@ -45,11 +45,11 @@ class Listening:
 
     @property
     def of_clients(self) -> dict[str, Endpoint]:
-        """What is bound, by listener name, without the control plane."""
+        """The addresses to bind by listener name, without the control plane."""
         return {each.listener: each for each in self.bound if each.listener != CONTROL_PLANE_LISTENER}
 
     def reachable(self, ports: Mapping[str, int]) -> tuple[Endpoint, ...]:
-        """What ``/brokers/ids`` is to say, once the listeners in ``ports`` are bound: port 0 becomes the real one."""
+        """Endpoints for ``/brokers/ids``, once the listeners in ``ports`` are bound; port 0 becomes the real one."""
         return tuple(
             Endpoint(each.listener, each.security_protocol, each.host, each.port or ports[each.listener])
             for each in self.advertised
@@ -57,7 +57,7 @@ class Listening:
 
 
 def check_listeners(present: Mapping[str, Any], changed: Mapping[str, Any]) -> None:
-    """Whether a running broker may go from one set of listeners to another. Raises :class:`ConfigError`.
+    """Check that a running broker may change its listeners so. Raises :class:`ConfigError`.
 
     Answers to: ``DynamicListenerConfig.validateReconfiguration``.
     """
@@ -67,7 +67,7 @@ def check_listeners(present: Mapping[str, Any], changed: Mapping[str, Any]) -> N
     try:
         now = Listening.parse(present)
     except ConfigError:
-        # What stands in ZooKeeper, written by hand, is wrong: whatever is right may follow it.
+        # The present value, written into ZooKeeper by hand, is wrong: any right one may follow it.
         return
     for name in now.of_clients.keys() & then.of_clients.keys():
         if now.protocols[name] != then.protocols[name]:
@@ -113,7 +113,7 @@ def parse_listeners(name: str, text: str, listener_map: Mapping[str, str]) -> li
 
 
 def served_listeners(name: str, text: str, listener_map: Mapping[str, str]) -> list[Endpoint]:
-    """The same, refusing security protocols that are not served."""
+    """As :func:`parse_listeners`; refuses security protocols that kafkalite does not serve."""
     endpoints = parse_listeners(name, text, listener_map)
     for endpoint in endpoints:
         if endpoint.security_protocol not in _IMPLEMENTED_PROTOCOLS:
@@ -127,7 +127,7 @@ def served_listeners(name: str, text: str, listener_map: Mapping[str, str]) -> l
 def with_control_plane(
     listeners: list[Endpoint], values: Mapping[str, Any], listener_map: Mapping[str, str]
 ) -> tuple[Endpoint, ...]:
-    """``listeners`` with the control plane's: where absent it is added, on a free port of the first one's host."""
+    """``listeners`` and the control plane's, added if absent on a free port of the first listener's host."""
     named = values["control.plane.listener.name"]
     present = any(endpoint.listener == CONTROL_PLANE_LISTENER for endpoint in listeners)
     if named is not None and named.upper() != CONTROL_PLANE_LISTENER:
@@ -153,7 +153,7 @@ def with_control_plane(
 def advertised_listeners(
     values: Mapping[str, Any], listeners: Sequence[Endpoint], listener_map: Mapping[str, str]
 ) -> tuple[Endpoint, ...]:
-    """Where others are to come, for each listener; port 0 is filled in once it is bound."""
+    """The advertised endpoint of each listener; port 0 is replaced after binding."""
     text = values["advertised.listeners"]
     chosen = list(listeners) if not text else served_listeners("advertised.listeners", text, listener_map)
     bound = {endpoint.listener: endpoint for endpoint in listeners}
@@ -179,7 +179,7 @@ def advertised_listeners(
 
 
 def _reachable(host: str) -> str:
-    # As Kafka does for a listener on every address: the machine's own full name.
+    # For a listener on every address Kafka advertises the full name of the machine.
     return socket.getfqdn() if host in ("", "0.0.0.0", "::") else host
 
 

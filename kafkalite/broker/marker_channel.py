@@ -29,13 +29,13 @@ class BrokerMarkerChannel:
         self._connections: dict[Broker, LeaderConnection] = {}
 
     async def send(self, broker: Broker, markers: Sequence[TransactionMarker]) -> MarkerResults:
-        """What the broker says of each partition. Raises whatever the connection raises when it fails."""
+        """The broker's answer for each partition. Raises the connection's error if that fails."""
         connection = self._connections.get(broker) or await self._connect(broker)
         body = encode_request(ApiKey.WRITE_TXN_MARKERS, _VERSION, _request(markers))
         try:
             answer = await connection.send(int(ApiKey.WRITE_TXN_MARKERS), _VERSION, body, self._timeout)
         except Exception:
-            # Its other requests fail with it: whoever comes next opens another one.
+            # Its other requests fail with it; the next call opens a new connection.
             if self._connections.get(broker) is connection:
                 del self._connections[broker]
             connection.close()
@@ -47,12 +47,12 @@ class BrokerMarkerChannel:
         await connection.connect()
         first = self._connections.setdefault(broker, connection)
         if first is not connection:
-            connection.close()  # somebody else's was ready sooner
+            connection.close()  # another call's connection was ready sooner
         return first
 
     def close(self) -> None:
-        """Drop all connections; what is outstanding fails."""
-        # Taken away first, because each request that fails with its connection takes that out of the table.
+        """Close all connections; outstanding requests fail."""
+        # Clear the table first, because each request that fails removes its connection from it.
         connections, self._connections = self._connections, {}
         for connection in connections.values():
             connection.close()

@@ -1,12 +1,13 @@
-"""Every broker's own eyes on ZooKeeper: brokers, topics, assignments and partition states, each under a watch.
+"""Each broker watches ZooKeeper itself: brokers, topics, assignments and partition states.
 
 Answers to: nothing in Kafka after 0.8 (brokers there learn from the controller's requests alone); the classic
 design's ``ZkClient`` listeners come nearest. Deterministic.
 
-The controller's requests only make a broker learn sooner. An event *invalidates*; a paced pass then re-reads what is
-invalid, which also re-arms the watch, and hands the states to the cache and to the replicas. A lost connection
-drops every watch at once: that is one full pass, not a storm. While the controller speaks, states are not read in
-competition with the work that it asks for: they are read a little later, which is then only to set the watches anew.
+The controller's requests only make a broker learn sooner. An event *invalidates*; a paced pass then reads the invalid
+znodes again, which also sets their watches again, and hands the states to the cache and to the replicas. A lost
+connection drops all watches at once; one full pass reads everything. While requests of the controller arrive, the pass
+leaves the states for later, because the requests carry them already and the reads would delay the work that the
+requests ask for.
 """
 
 from __future__ import annotations
@@ -34,37 +35,37 @@ PACE = 0.02
 """Seconds from the first invalidation to the pass that re-reads: long enough to gather a burst into one pass."""
 
 CALM = 0.2
-"""Seconds of silence of the controller before states are read."""
+"""Seconds without a request of the controller after which states are read."""
 
 PATIENCE = 0.5
-"""Seconds after which they are read even though the controller goes on."""
+"""Seconds after which states are read although requests of the controller still arrive."""
 
 RETRY = 0.5
-"""Seconds until a pass that failed (the connection went) is tried again."""
+"""Seconds until a pass is repeated that failed because the connection was lost."""
 
 RETRY_AFTER_BUG = 30.0
-"""Seconds until a pass that failed in ourselves is tried again."""
+"""Seconds until a pass is repeated that failed by an error of the broker itself."""
 
 CHUNK = 500
-"""How many znodes are asked for at once."""
+"""How many znodes are read at a time."""
 
 _STATE_DEPTH = 6
 
 
 class StateSink(Protocol):
-    """Who acts on what was read: the replica manager."""
+    """The replica manager, which acts on the states."""
 
     def apply_states(self, states: Sequence[LeaderAndIsr]) -> Awaitable[None]:
-        """Lead, follow or stop as these states say, where they are newer than what is known."""
+        """Lead, follow or stop as ``states`` say, where they are newer than the states known so far."""
 
     def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> Awaitable[None]:
-        """These topics, with the ids by which they were known, are no longer in ZooKeeper."""
+        """``topics`` (name, last known id) are no longer in ZooKeeper."""
 
 
 class MetadataWatcher:
-    """Keeps a :class:`MetadataCache` and a :class:`StateSink` at what ZooKeeper says.
+    """Keeps a :class:`MetadataCache` and a :class:`StateSink` up to date with ZooKeeper.
 
-    ``on_change`` is told, after every pass, the topics of which the cache has news.
+    ``on_change`` is called after each pass with the topics that changed in the cache.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class MetadataWatcher:
             self._invalidate(topic_znodes.topic_path(topic))
 
     def controller_spoke(self) -> None:
-        """A request of the controller was received: what it covers need not be read at once."""
+        """A request of the controller arrived, so that states need not be read at once."""
         self._calm_at = self._clock.monotonic() + CALM
 
     def close(self) -> None:
@@ -130,7 +131,7 @@ class MetadataWatcher:
         self._invalidate(broker_znodes.IDS)
 
     def _watch(self, path: str) -> Callable[[WatchEvent], None] | None:
-        """The watch to set with a read of ``path``; none where one is set already."""
+        """The watch to set with a read of ``path``; ``None`` where one is set already."""
         if path in self._armed:
             return None
         self._armed.add(path)
@@ -153,7 +154,7 @@ class MetadataWatcher:
         spawn(self._guarded_pass(), "metadata pass")
 
     def _pause(self) -> float:
-        """How long the states, where it is only about states, can still wait for the controller to be silent."""
+        """Seconds for which a pass that would only read states can still be put off."""
         now = self._clock.monotonic()
         if now >= self._calm_at or not all(path.count("/") == _STATE_DEPTH for path in self._invalid):
             return 0.0
@@ -166,7 +167,7 @@ class MetadataWatcher:
         try:
             await self._pass()
         except ZkError as error:
-            # Which of the reads came through, and which of the watches are set, nobody knows.
+            # Read everything again, because it is unknown which reads succeeded and which watches are set.
             log.warning("reading metadata from ZooKeeper failed, will try again: %s", error)
             self.resync()
             pause = RETRY
@@ -219,7 +220,7 @@ class MetadataWatcher:
         names = set(await self._topics.names(self._watch(topic_znodes.TOPICS)))
         absent = (self._assignments.keys() | self._cache.topics.keys()) - names
         if absent:
-            # The listing may be older than what the controller has told, or than what was read in a former session.
+            # The listing may be older than a request of the controller, or than a read in a former session.
             await self._topics.catch_up()
             names.update(await self._topics.names())
         gone = sorted(absent - names)
@@ -267,7 +268,7 @@ class MetadataWatcher:
             read = await gather(self._read_state(tp) for tp in partitions[start : start + CHUNK])
             if self._closed:
                 return
-            # A deletion that still waits for a dead replica leaves the znodes: its topic must not come back by them.
+            # A deletion that waits for a dead replica leaves the znodes. They must not bring the topic back.
             states = [state for state in read if state is not None and not self._cache.is_forgotten(state.topic_id)]
             self._news.update(state.topic for state in self._cache.apply(states))
             await self._sink.apply_states(states)

@@ -20,11 +20,11 @@ from kafkalite.common.tasks import deferred
 log = logging.getLogger(__name__)
 
 _GENERATION_0 = 50_000
-"""Allocations between two collections: requests make no cycles, so rare and large beats often and small."""
+"""Allocations between two garbage collections: rare, because requests make no reference cycles."""
 
 
 def run(path: Path, overrides: Mapping[str, str]) -> int:
-    """Serve until SIGTERM or SIGINT; 0 after a controlled shutdown, 1 where the broker could not start or go on."""
+    """Serve until SIGTERM or SIGINT. Returns 0 after a controlled shutdown, 1 if the broker did not start or go on."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
@@ -33,7 +33,7 @@ def run(path: Path, overrides: Mapping[str, str]) -> int:
     except ConfigError as error:
         log.critical("%s", error)
         return 1
-    # What a start makes stays: looking for garbage meanwhile would cost a seventh of it.
+    # Collect no garbage during the start, because its objects stay: collections would cost a seventh of the start.
     gc.disable()
     _raise_descriptor_limit()
     from twisted.internet import reactor
@@ -42,7 +42,7 @@ def run(path: Path, overrides: Mapping[str, str]) -> int:
 
 
 def _raise_descriptor_limit() -> None:
-    """Segments and connections need descriptors; a process starts with few of those that it may have."""
+    """Raise the soft limit of file descriptors to the hard one, because segments and connections need many."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

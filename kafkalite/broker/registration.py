@@ -1,4 +1,4 @@
-"""This broker's place in ``/brokers/ids``, session after session.
+"""The registration of this broker in ``/brokers/ids``, in each session anew.
 
 Answers to: ``kafka.server.KafkaServer`` (registration) and its ``StateChangeHandler``. Deterministic.
 """
@@ -23,10 +23,10 @@ _RETRY = 1.0
 
 
 class Registration:
-    """Registers ``broker`` in every new session, and writes its znode anew where :meth:`update` changed its endpoints.
+    """Registers ``broker`` in each new session, and writes its znode again after :meth:`update` changed its endpoints.
 
-    Where ``broker`` has no unclean start epoch (its process started uncleanly), it gets the epoch of the first
-    registration. ``on_registered(epoch, session)`` is awaited after each registration, ``on_refused(error)`` called
+    A ``broker`` without an unclean start epoch (its process started uncleanly) gets the epoch of its first
+    registration. ``on_registered(epoch, session)`` is awaited after each registration. ``on_refused(error)`` is called
     when another live session holds this broker's id.
     """
 
@@ -60,12 +60,12 @@ class Registration:
         self._client.add_listener(self._on_session)
 
     def update(self, endpoints: tuple[Endpoint, ...]) -> None:
-        """This broker is reached at ``endpoints`` from now on."""
+        """Register ``endpoints`` as the addresses of this broker from now on."""
         self._broker = replace(self._broker, endpoints=endpoints)
         self._lane.put(self._client.session)
 
     async def stop(self) -> None:
-        """Withdraw the registration; there is no other after it."""
+        """Withdraw the registration for good."""
         self._lane.close()
         try:
             await self._store.unregister()
@@ -90,7 +90,7 @@ class Registration:
         except StartupError as error:
             self._on_refused(error)
         except Exception as error:
-            # Unregistered, this broker would lead nothing for ever.
+            # Retry, because an unregistered broker never leads a partition.
             trace = None if isinstance(error, ZkError) else error
             log.warning("registration in session 0x%x failed: %s", session & (2**64 - 1), error, exc_info=trace)
             self._clock.call_later(_RETRY, self._on_session, SessionState.CONNECTED)
@@ -104,8 +104,8 @@ class Registration:
 
     async def _register(self) -> None:
         while self._session != self._client.session or not self._session:
-            # The session may change while the former znode is waited for. What comes after (the guardian, the fence of
-            # ISR writes) takes the session in which the znode was made, and that must be the present one.
+            # The session may change while this broker waits for its former znode to go. The guardian and the fence of
+            # ISR writes use the session in which the znode was made, so it must be the present one.
             endpoints = self._broker.endpoints
             epoch, session = await self._store.register(self._broker)
             if self._broker.unclean_start_epoch < 0:

@@ -44,11 +44,11 @@ log = logging.getLogger(__name__)
 
 
 class BrokerServer:
-    """All of a broker. Nothing here decides anything: this is where what decides is given what it needs.
+    """One broker: makes its parts, connects them, and starts and stops them in order. The parts decide.
 
     :meth:`start` returns when the broker serves, :meth:`stop` when it has handed its leaderships over and closed its
-    logs. ``on_fatal`` is called with the reason when the broker cannot go on. Whatever is outside of the broker it
-    reaches by ``edges``.
+    logs. ``on_fatal`` is called with the reason when the broker cannot go on. The broker reaches sockets, files,
+    ZooKeeper and clocks through ``edges``.
     """
 
     def __init__(self, config: BrokerConfig, edges: Edges) -> None:
@@ -168,13 +168,13 @@ class BrokerServer:
         try:
             await steps.run("registering", self._registration.start)
         except StartupError:
-            # The logs are as the last shutdown left them: were they not closed, the next start would be an unclean one.
+            # The logs are unchanged since the last shutdown. Close them, because otherwise the next start is unclean.
             await self._logs.shutdown(unclean_start_epoch=self._logs.unclean_start_epoch)
             raise
         await steps.run("reading the cluster's metadata", self._watcher.start)
         self._controller.start()
         self._coordinators.start()
-        # Not sooner: whoever asked would be told of a cluster without brokers and topics, and clients believe that.
+        # Open last: before, a client would get metadata without brokers and topics, and would believe it.
         self._listeners.open()
         log.info("broker %d serves on %s", self.broker_id, {e.listener: e.port for e in self._listeners.advertised})
 
@@ -182,7 +182,7 @@ class BrokerServer:
         """Controlled shutdown: hand over, stop serving, close the logs, end the session."""
         values = self._config.values
         log.info("broker %d is stopping", self.broker_id)
-        # From here on it is the controller's word alone that counts: to stop what the states say should be followed.
+        # Stop watching ZooKeeper: during shutdown the states still say "follow" while the controller says "stop".
         self._watcher.close()
         handed_over = False
         if values["controlled.shutdown.enable"]:
@@ -227,7 +227,7 @@ class BrokerServer:
             edges.reactor, dispatcher, network_limits(self._config), self._executor, now, edges.sockets
         )
         self._config.dynamic.on_change(self._configuration_changed)
-        # What /config/brokers says was read before.
+        # Take the values of /config/brokers over now, because they were read before this listener was added.
         self._configuration_changed(frozenset(self._config.dynamic.values))
         self._listeners = DynamicListeners(
             self._config.listening,

@@ -1,4 +1,4 @@
-"""From server.properties to what each room is told of it.
+"""Turns server.properties into the configuration of each room.
 
 Answers to: the accessors of ``kafka.server.KafkaConfig``. Pure.
 """
@@ -18,10 +18,10 @@ DEFAULT_INFLIGHT_BYTES = 512 << 20
 
 
 def network_limits(config: BrokerConfig) -> NetworkLimits:
-    """Bounds of the front door.
+    """Limits of the clients' listeners.
 
-    Kafka's default for the socket buffers, 100 KB, holds large transfers back; the system's own sizing is used unless
-    the configuration names a size.
+    Socket buffers have the system's own sizing unless the configuration names a size, because Kafka's default of
+    100 KB slows large transfers down.
     """
     values = config.dynamic.values
 
@@ -42,7 +42,7 @@ def network_limits(config: BrokerConfig) -> NetworkLimits:
 
 
 def replication_config(config: BrokerConfig, broker_id: int) -> ReplicationConfig:
-    """What replication is told."""
+    """The configuration of replication."""
     values = config.values
     return ReplicationConfig(
         broker_id=broker_id,
@@ -67,7 +67,7 @@ def replication_config(config: BrokerConfig, broker_id: int) -> ReplicationConfi
 
 
 def controller_config(values: Mapping[str, Any]) -> ControllerConfig:
-    """What the controller is told."""
+    """The configuration of the controller."""
     return ControllerConfig(
         unclean_leader_election=values["unclean.leader.election.enable"],
         auto_leader_rebalance=values["auto.leader.rebalance.enable"],

@@ -1,4 +1,4 @@
-"""Steps of a broker's start that need ZooKeeper: tried again while the connection is lost.
+"""Steps of a broker's start that need ZooKeeper, repeated while the connection is lost.
 
 Answers to: ``kafka.zookeeper.ZooKeeperClient.waitUntilConnected`` as ``KafkaZkClient`` uses it. Deterministic.
 """
@@ -18,12 +18,12 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _PAUSE = 0.5
-"""Seconds between two attempts at a step."""
+"""Seconds between two attempts of a step."""
 
 
 class StartSteps:
-    """Runs one step after the other; each has ``timeout`` seconds (``zookeeper.connection.timeout.ms``) from the first
-    lost connection on. Kafka waits without end; a broker that cannot start had better say so.
+    """Runs one step after the other. Each has ``timeout`` seconds (``zookeeper.connection.timeout.ms``) from its first
+    lost connection on. Kafka waits without end; here the start fails, so that the operator learns of it.
     """
 
     def __init__(self, clock: Clock, timeout: float) -> None:
@@ -31,9 +31,9 @@ class StartSteps:
         self._timeout = timeout
 
     async def run(self, what: str, step: Callable[[], Awaitable[T]]) -> T:
-        """The result of ``step``, which must bear to be called again after a lost connection or session.
+        """The result of ``step``, which is called again after a lost connection or session.
 
-        Raises :class:`StartupError` when the time is over, and whatever else the step raises.
+        Raises :class:`StartupError` when the time is over, and any other error of the step.
         """
         deadline: float | None = None
         while True:

@@ -1,4 +1,4 @@
-"""How far thread counts may be changed at once while a broker runs: to between half and double of what they are.
+"""How far a thread count may change at once while a broker runs: to between half and double of its present value.
 
 Answers to: ``kafka.server.DynamicThreadPool`` and ``LogCleaner.validateReconfiguration``. Pure.
 """

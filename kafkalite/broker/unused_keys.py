@@ -2,8 +2,8 @@
 
 Answers to: ``kafka.server.KafkaConfig.configDef``. Pure.
 
-They are described and checked as in Kafka, so that tools which read a broker's whole configuration, and write it back,
-find what they expect; a wrong value is refused although nothing would come of it.
+They are described and checked as in Kafka, because tools read a broker's whole configuration and write it back. A wrong
+value is refused although kafkalite does not use it.
 """
 
 from __future__ import annotations

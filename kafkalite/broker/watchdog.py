@@ -1,10 +1,9 @@
-"""Gives the ZooKeeper session up where the reactor hangs.
+"""Gives the ZooKeeper session up while the reactor hangs.
 
 Answers to: nothing in Kafka. Reactor shell, beside a thread of its own.
 
-kazoo pings from its own thread, so that a broker whose reactor hangs would keep its session, and its leaderships,
-for ever. Past the session timeout the watchdog ends the session from outside; a reactor that comes back finds itself
-in a new one.
+kazoo sends pings from its own thread, so a broker whose reactor hangs would keep its session and its leaderships for
+ever. After the session timeout the watchdog ends the session from outside; a reactor that runs again finds a new one.
 """
 
 from __future__ import annotations
@@ -19,16 +18,15 @@ from kafkalite.common.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 _BEATS = 8
-"""Heartbeats, and looks at them, within one session timeout."""
+"""Heartbeats, and checks of them, in one session timeout."""
 _PAUSE = 0.05
 """Seconds between two attempts to end a session."""
 
 
 class HangDetector:
-    """Decides whether the reactor hangs, from looks at a counter that the reactor moves on. Pure.
+    """Decides whether the reactor hangs, by checks of a counter that the reactor increments. Pure.
 
-    Time in which the looks themselves did not come (the whole process was stopped or suspended) does not count: the
-    reactor then hung no more than the watchdog did.
+    Time without checks does not count, because then the whole process was stopped or suspended, not only the reactor.
     """
 
     def __init__(self, timeout: float, now: float, beats: int = 0) -> None:
@@ -40,7 +38,7 @@ class HangDetector:
         self._fired = False
 
     def look(self, now: float, beats: int) -> bool:
-        """Whether the session is to be given up now: once in each hang."""
+        """Whether to give the session up now; true once in each hang."""
         passed = min(now - self._looked, self._limit)
         self._looked = now
         if beats != self._beats:
@@ -54,10 +52,10 @@ class HangDetector:
 
 
 class Watchdog:
-    """Watches the reactor that ``clock`` belongs to. Tell it of every new session by :meth:`watch`.
+    """Watches the reactor that ``clock`` belongs to. Call :meth:`watch` in each new session.
 
-    ``give_up(hosts, session, password, timeout_ms)`` ends a session, from the watchdog's thread; where it returns
-    ``False`` it is called again, as long as the reactor hangs.
+    ``give_up(hosts, session, password, timeout_ms)`` ends a session, in the watchdog's thread. While it returns
+    ``False`` and the reactor hangs, it is called again.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def watch(self, session: int, password: bytes, timeout_ms: int) -> None:
-        """Give this session up from now on, where the reactor hangs longer than ``timeout_ms``."""
+        """From now on, give this session up if the reactor hangs longer than ``timeout_ms``."""
         self._session = (session, password, timeout_ms)
         self._beat()
         if self._thread is None:
@@ -81,7 +79,7 @@ class Watchdog:
             self._thread.start()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stop.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -111,7 +109,7 @@ class Watchdog:
             if detector.look(time.monotonic(), self._beats):
                 log.error("the reactor hangs for more than %d ms: giving the ZooKeeper session up", timeout_ms)
                 beats = self._beats
-                # kazoo's thread may take the session back in the middle of it; a reactor that is back keeps it
+                # kazoo's thread may have taken the session back. A reactor that runs again keeps it.
                 while not self._give_up(self._hosts, *session) and beats == self._beats:
                     if self._stop.wait(_PAUSE):
                         return

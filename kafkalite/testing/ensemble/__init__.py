@@ -11,11 +11,11 @@ How a cluster uses it::
     ensemble.cut(client, requests=False); ensemble.lag(1, 5.0); ensemble.depose(); …
 
 ``world_clock`` drives the servers. ``node_clock`` drives the client and makes all of its callbacks, so a paused node's
-client pings nobody, and a dead node's client does nothing. ``io_clock`` (by default the node's) is the time of kazoo's
-own thread: one that goes on while the reactor hangs and stops while the process is paused. When a process dies, call
+client sends no pings, and a dead node's client does nothing. ``io_clock`` (by default the node's) is the time of
+kazoo's own thread: it goes on while the reactor hangs and stops while the process is paused. When a process dies, call
 ``client.kill()`` (its kernel resets the connection) or ``client.kill(silent=True)`` (its machine is gone); the session
 lives on until its timeout, or until ``ensemble.expire(session)``, which is what the guardian does. The same seed
-and the same calls give the same run, whatever the hash seed; a clock may make calls of one moment in any order.
+and the same calls give the same run for every hash seed; a clock may make calls of one moment in any order.
 
 Modelled
   - Legs: requests and answers each take their time, in order on one connection. A write takes effect after it

@@ -1,6 +1,6 @@
 """A client of the ensemble: it connects, loses its connection and learns of its session as kazoo does. Deterministic.
 
-Answers to: ``org.apache.zookeeper.ClientCnxn``, as ``zk/kazoo_client.py`` and ``zk/kazoo_session.py`` have it on kazoo.
+Answers to: ``org.apache.zookeeper.ClientCnxn``, in the form of ``zk/kazoo_client.py`` and ``zk/kazoo_session.py``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Dialler(Protocol):
     """The ensemble as a client sees it."""
 
     def dial(self, client: EnsembleClient, server: int) -> EnsembleConnection:
-        """A new connection of ``client`` to ``server``, on which nothing was sent yet."""
+        """A new connection of ``client`` to ``server``, without any message yet."""
 
 
 class _Phase(Enum):
@@ -79,7 +79,7 @@ class _Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    """A request on its way, and where its answer goes. ``session``: the one that it is bound to."""
+    """A request without an answer, and where its answer goes. ``session``: the session that it is bound to."""
 
     future: Future[Any]
     path: str
@@ -126,7 +126,7 @@ class EnsembleClient:
         self._ended: Future[None] | None = None
         self._lane: deque[tuple[Callable[..., object], tuple[Any, ...]]] = deque()
         self._draining = False
-        # what follows belongs to kazoo's thread
+        # the following belongs to kazoo's thread
         self._phase = _Phase.CLOSED
         self._told: SessionState = SessionState.EXPIRED
         self._stopped = False
@@ -188,14 +188,14 @@ class EnsembleClient:
         return self._write(ops, lambda done: done.results(), session, size, multi=True)
 
     def start(self) -> Future[None]:
-        """Connect. Fails with :class:`StartupError` where no server answers within the connection timeout."""
+        """Connect. Fails with :class:`StartupError` if no server answers within the connection timeout."""
         self._started = Future()
         self._clock.call_later(self._connection_timeout, self._start_timed_out)
         self._connect_next()
         return self._started
 
     def close(self) -> Future[None]:
-        """End the session in order: what is ephemeral goes at once. Listeners hear nothing of it."""
+        """End the session in order: its ephemeral znodes are deleted at once. Listeners are not called."""
         self._listeners.clear()
         self.state = SessionState.SUSPENDED
         self._ended = Future()
@@ -208,11 +208,11 @@ class EnsembleClient:
         return self._ended
 
     def kill(self, silent: bool = False) -> None:
-        """The client's process dies without a word; ``silent``: its machine, too, so that the server hears nothing."""
+        """Kill the client's process; ``silent``: its machine, too, so that the server does not notice."""
         self._stopped = True
         self._phase = _Phase.CLOSED
         self._listeners.clear()
-        # Kept, because letting go of a request would run the finalizers of what waits for it.
+        # Kept, because freeing a request would run the finalizers of the coroutines that wait for it.
         self._never = (self._lane, self._pending)
         self._lane, self._pending = deque(), deque()
         if silent:
@@ -221,7 +221,7 @@ class EnsembleClient:
         else:
             self._hang_up()
 
-    # what the connection brings
+    # messages from the connection
 
     def receive(self, connection: EnsembleConnection, message: ToClient) -> None:
         """A server's message arrived."""
@@ -378,7 +378,7 @@ class EnsembleClient:
         self._connect_next()
 
     def _give_up(self, connection: EnsembleConnection) -> None:
-        """No answer came by ``connection`` for too long."""
+        """No answer came on ``connection`` for too long."""
         if connection is self._connection:
             self._drop()
 
@@ -430,7 +430,7 @@ class EnsembleClient:
                     self._put(watch, WatchEvent(EventType.LOST, path))
             table.clear()
 
-    # signs of life
+    # pings
 
     def _ping_due(self) -> float:
         return self._last_send + self._io_timeout_ms / 3000 - self._ping_jitter
@@ -440,7 +440,7 @@ class EnsembleClient:
         self._arm(max(self._ping_due(), self._last_turn + 0.01) - now, self._idle)
 
     def _idle(self) -> None:
-        """kazoo's select timed out: nothing came and nothing was sent."""
+        """kazoo's select timed out: nothing was received or sent."""
         now = self.io_clock.monotonic()
         if now >= max(self._ping_due(), self._last_turn + 0.01):
             if self._ping_outstanding:

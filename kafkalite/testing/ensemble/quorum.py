@@ -1,4 +1,4 @@
-"""The ensemble: its leader, its log, its sessions, and every fault that can befall it. Deterministic.
+"""The ensemble: its leader, its log, its sessions, and all its faults. Deterministic.
 
 Answers to: ``org.apache.zookeeper.server.quorum.{Leader,QuorumPeer}`` and ``server.SessionTrackerImpl``.
 """
@@ -23,11 +23,11 @@ Range = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long things take, in seconds: from … to, of which chance takes one each time.
+    """Durations in seconds, as ranges from which each one is drawn at random.
 
     ``wire``: one way between a client and a server, and between a follower and the leader. ``quorum``: from a proposal
     to its commit. ``election``: from the loss of a leader to the next. ``tick``: ``tickTime``; sessions last between 2
-    and 20 of it and are looked at once a tick. ``sync_limit``: after how many ticks servers give one another up.
+    and 20 ticks and are checked once a tick. ``sync_limit``: after how many ticks without contact servers part.
     """
 
     wire: Range = (0.0001, 0.002)
@@ -39,7 +39,7 @@ class Timing:
 
 @dataclass(slots=True)
 class Session:
-    """A session as the leader knows it. ``owner``: the server that its client is connected to."""
+    """A session in the leader's view. ``owner``: the server that its client is connected to."""
 
     timeout_ms: int
     expires: float
@@ -49,14 +49,14 @@ class Session:
 
 @dataclass(slots=True, eq=False)
 class _Proposal:
-    """An entry that a majority has yet to write down. ``reached``: whether followers were sent it."""
+    """An entry that no majority has written yet. ``reached``: whether it was sent to followers."""
 
     entry: TransactionLogEntry
     reached: bool
 
 
 class _Wires:
-    """The connections of one client, and what is wrong with them."""
+    """The connections of one client, and their faults."""
 
     def __init__(self) -> None:
         self.extra = 0.0
@@ -83,7 +83,7 @@ class _Wires:
 
 
 class Ensemble:
-    """Some servers on ``clock`` (the world's). ``tree`` and ``log`` are what was committed; look, but do not change."""
+    """Several servers on ``clock`` (the world's). ``tree`` and ``log`` are the committed state; read only."""
 
     def __init__(self, clock: Clock, rng: random.Random, servers: int = 3, timing: Timing | None = None) -> None:
         self.clock = clock
@@ -124,7 +124,7 @@ class Ensemble:
         connection_timeout_ms: int = 18_000,
         io_clock: Clock | None = None,
     ) -> EnsembleClient:
-        """A client on the clock of its node, to be started; ``name`` is for traces."""
+        """A client on the clock of its node, not started yet; ``name`` is for traces."""
         node_clock = self.clock if clock is None else clock
         rng = random.Random(self._rng.getrandbits(64))
         count = len(self.servers)
@@ -134,15 +134,15 @@ class Ensemble:
         return client
 
     def on_commit(self, callback: Callable[[NodeTransaction], None]) -> None:
-        """Hand every transaction that changed something (a session's start and end, too) to ``callback``.
+        """Call ``callback`` with every transaction that changed something (also a session's start or end).
 
-        It is called at the moment of the commit, in the order of the zxids; ``tree`` shows the state just after it.
-        What it raises is not caught here.
+        It is called at the moment of the commit, in the order of the zxids; ``tree`` has the state just after it.
+        Its exceptions are not caught.
         """
         self._callbacks.append(callback)
 
     def data(self, path: str) -> bytes:
-        """What is committed at ``path``. Raises ``NoNodeError``."""
+        """The committed data and stat of ``path``. Raises ``NoNodeError``."""
         return self.tree.node(path).data
 
     def paths(self, under: str = "/") -> list[str]:
@@ -159,10 +159,10 @@ class Ensemble:
         answers: bool = True,
         servers: Collection[int] | None = None,
     ) -> None:
-        """Cut ``client`` off from ``servers`` (all of them): what it sends, what it is sent, or both.
+        """Cut ``client`` off from ``servers`` (default: all): its requests, its answers, or both.
 
-        ``requests=False`` swallows answers: requests take effect, and the client does not know. What is on its way is
-        held, and arrives after :meth:`heal` where its connection still stands.
+        ``requests=False`` swallows answers: requests take effect, and the client does not know. Messages in flight are
+        held, and arrive after :meth:`heal` if their connection still exists.
         """
         wires = self._wires[client]
         numbers = range(len(self.servers)) if servers is None else servers
@@ -173,7 +173,7 @@ class Ensemble:
         wires.settle()
 
     def heal(self, client: EnsembleClient, servers: Collection[int] | None = None) -> None:
-        """Undo :meth:`cut`, for ``servers`` or all: what was held arrives."""
+        """Undo :meth:`cut`, for ``servers`` or all: held messages arrive."""
         wires = self._wires[client]
         numbers = range(len(self.servers)) if servers is None else servers
         wires.held_requests.difference_update(numbers)
@@ -181,11 +181,11 @@ class Ensemble:
         wires.settle()
 
     def delay(self, client: EnsembleClient, seconds: float) -> None:
-        """Each message of ``client`` and to it takes so much longer from now on, in addition to its usual time."""
+        """Delay each message from and to ``client`` by so much more than usual, from now on."""
         self._wires[client].extra = seconds
 
     def drop_connection(self, client: EnsembleClient) -> None:
-        """Reset the client's connection: both ends notice. Requests on their way still arrive, or do not, by chance."""
+        """Reset the client's connection: both ends notice. Requests in flight arrive or not, at random."""
         for _, connection in self._wires[client].connections[-1:]:
             connection.answers.cut_short(Closed())
             if self._rng.random() < 0.5:
@@ -220,7 +220,7 @@ class Ensemble:
             self._lose_leader()
 
     def restart(self, number: int) -> None:
-        """Start server ``number`` again, with what it had on its disk."""
+        """Start server ``number`` again, with its disk's content."""
         server = self.servers[number]
         if server.role is ServerRole.DOWN:
             server.role = ServerRole.LOOKING
@@ -229,13 +229,13 @@ class Ensemble:
             self._seek(server)
 
     def lag(self, number: int, seconds: float) -> None:
-        """Server ``number`` applies each commit so much later; ``math.inf``: none, until told otherwise."""
+        """Server ``number`` applies each commit so much later; ``math.inf``: none, until the next call."""
         server = self.servers[number]
         server.lag = seconds
         self._teach(server)
 
     def depose(self) -> None:
-        """The leader steps down: all connections close, what is in flight is kept or lost, an election follows."""
+        """The leader steps down: all connections close, messages in flight are kept or lost, an election follows."""
         if self.leader is not None:
             self._lose_leader()
 
@@ -258,7 +258,7 @@ class Ensemble:
                 self.servers[number].frozen = True
 
     def thaw(self, numbers: Collection[int] | None = None) -> None:
-        """Undo :meth:`freeze`. Whether sessions expire before what has arrived meanwhile is read, is up to chance."""
+        """Undo :meth:`freeze`. It is random whether sessions expire before the servers read what arrived meanwhile."""
         chosen = [self.servers[number] for number in (range(len(self.servers)) if numbers is None else numbers)]
         servers = [server for server in chosen if server.frozen]
         for server in servers:
@@ -292,7 +292,7 @@ class Ensemble:
         if server is self.leader:
             self._decide(submission)
         elif server.epoch == self._epoch:
-            # A server that does not know of the present leader yet talks to a leader that is none any more.
+            # A server that does not know of the new leader yet still sends to the old one.
             self._to_leader[submission.server].send(submission)
 
     def touch(self, server: int, session: int) -> None:
@@ -381,7 +381,7 @@ class Ensemble:
                 callback(transaction)
 
     def _teach(self, server: Server) -> None:
-        """Let ``server`` apply what is committed, as late as it is."""
+        """Let ``server`` apply the committed entries, with its lag."""
         if not server.in_touch or server.applied == len(self.log):
             return
         if server is self.leader and not server.lag:
@@ -395,7 +395,7 @@ class Ensemble:
             server.advance(index)
 
     def _able_to_lead(self) -> bool:
-        """Whether there is a leader that a majority can reach."""
+        """Whether there is a leader that reaches a majority."""
         leader = self.leader
         return leader is not None and leader.in_touch and self._is_majority([s for s in self.servers if s.in_touch])
 
@@ -419,7 +419,7 @@ class Ensemble:
             self._close_session(number)
 
     def _half_tick(self) -> None:
-        """Followers report who gave signs of life, sessions end, and servers find out whom they no longer reach."""
+        """Followers report sessions with pings, sessions expire, and servers notice peers that they no longer reach."""
         self.clock.call_later(self.timing.tick / 2, self._half_tick)
         if self._able_to_lead():
             for server, touched in zip(self.servers, self._touched, strict=True):
@@ -431,12 +431,12 @@ class Ensemble:
         self._supervise()
 
     def _supervise(self) -> None:
-        """Servers that have not heard of each other for too long give each other up."""
+        """Servers that have not heard of each other for too long part."""
         now = self.clock.monotonic()
         limit = self.timing.sync_limit * self.timing.tick
         if self.leader is not None and self.leader.in_touch and not self._able_to_lead():
             self._lose_leader()
-        # the leader first, because followers that gave up elect no other while it is still theirs
+        # the leader first, because followers that lost it elect no other while it still leads them
         for server in sorted(self.servers, key=lambda server: server is not self.leader):
             since = self._out_of_touch[server.number]
             if not server.serving or (server.in_touch and self._reaches()):
@@ -471,7 +471,7 @@ class Ensemble:
     # elections
 
     def _lose_leader(self) -> None:
-        """All that can be reached look for another one; one that is cut off leads on, alone, until it notices."""
+        """All reachable servers look for a new leader; a leader that is cut off leads on, alone, until it notices."""
         old = self.leader
         self.leader = None
         self._epoch += 1
@@ -516,7 +516,7 @@ class Ensemble:
                 self.clock.call_later(self._rng.uniform(*self.timing.wire), self._join, server)
 
     def _elected(self, leader: Server) -> None:
-        """``leader`` leads, with what the former one left; every session has its whole timeout again."""
+        """``leader`` leads, with the entries of the former leader; every session has its whole timeout again."""
         self.leader = leader
         while self._proposals:
             self._commit(self._proposals.popleft().entry)
@@ -543,7 +543,7 @@ class Ensemble:
         return found
 
     def _join(self, server: Server) -> None:
-        """``server`` follows the leader, and has all that is committed before it serves."""
+        """``server`` follows the leader, and has all committed entries before it serves."""
         if server.role is ServerRole.LOOKING and not server.frozen and not server.isolated and self._reaches():
             server.advance(len(self.log))
             server.role = ServerRole.FOLLOWING
@@ -551,7 +551,7 @@ class Ensemble:
             self._resume()
 
     def _reached(self, server: Server) -> None:
-        """``server`` is in touch again: it catches up, or looks for the leader that the others have now."""
+        """``server`` is reachable again: it catches up, or looks for the leader that the others have now."""
         self._out_of_touch[server.number] = None
         if server.serving and server.epoch != self._epoch:
             server.look()
@@ -562,7 +562,7 @@ class Ensemble:
         self._resume()
 
     def _resume(self) -> None:
-        """Proposals that lacked a majority go on where there is one again."""
+        """Proposals that lacked a majority go on once there is one again."""
         if self._able_to_lead():
             stalled, self._stalled = self._stalled, 0
             for _ in range(stalled):
@@ -572,7 +572,7 @@ class Ensemble:
         epoch = self._epoch
 
         def decide(submission: Submission) -> None:
-            # looked at when it is decided, because a leader that was frozen may lead no longer
+            # checked when it is decided, because a leader that was frozen may no longer lead
             if epoch == self._epoch:
                 self._decide(submission)
 

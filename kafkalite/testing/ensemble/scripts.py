@@ -1,8 +1,8 @@
-"""Random scripts of ZooKeeper operations, which two implementations must answer alike. Deterministic.
+"""Random scripts of ZooKeeper operations, to which two implementations must give the same answers. Deterministic.
 
 Answers to: nothing in ZooKeeper. A script is made from a seed alone. Its steps are batches of one client's pipelined
-operations, ends of sessions by expiry, and ends in order. A transcript has every answer, error and watch event of every
-client in the order in which the client was told of them, with zxids as ranks and sessions by name, so that transcripts
+operations, expiries of sessions, and closed sessions. A transcript has every answer, error and watch event of every
+client in the order in which the client received them, with zxids as ranks and sessions by name, so that transcripts
 of different servers can be compared.
 """
 
@@ -60,7 +60,7 @@ class ReadStep:
 
 @dataclass(frozen=True, slots=True)
 class WriteStep:
-    """A write; ``multi``: as a transaction. ``former``: bound to the session that the client had before."""
+    """A write; ``multi``: as a transaction. ``former``: bound to the client's previous session."""
 
     ops: tuple[Op, ...]
     multi: bool
@@ -77,7 +77,7 @@ class StepBatch:
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The session of a client ends from outside; the client goes on with another one."""
+    """The session of a client is expired from outside; the client goes on with another one."""
 
     client: int
 
@@ -108,7 +108,7 @@ class Target(Protocol):
         """A client with a session."""
 
     def run(self, works: Sequence[Awaitable[object]]) -> None:
-        """Let time pass until all of ``works`` are done, and until every server knows of every write."""
+        """Let time pass until all of ``works`` are done, and every server knows of every write."""
 
     def expire(self, client: ZkClient) -> None:
         """End the session of ``client`` from outside, and wait until it has another one."""
@@ -142,7 +142,7 @@ class _Maker:
         self._base = base
 
     def works(self, count: int) -> tuple[ReadStep | WriteStep, ...]:
-        """What one client sends without waiting."""
+        """The operations of one batch of a client."""
         works = tuple(self._work() for _ in range(count))
         [first, *others] = works
         if not others and isinstance(first, WriteStep) and self._rng.random() < 0.1:
@@ -192,7 +192,7 @@ class _Maker:
 
 
 def transcript(script: Script, target: Target) -> list[str]:
-    """What ``target`` answers to ``script``: a line for each answer and event."""
+    """The answers of ``target`` to ``script``: a line for each answer and event."""
     return _Run(script, target).lines()
 
 
@@ -224,7 +224,7 @@ class _Run:
             self._take(step)
             self._target.run([client.exists(self._script.base) for client in self._clients])
             if not isinstance(step, StepBatch):
-                # The server removes the ephemerals of a session, and kazoo tells of lost watches, in any order.
+                # In any order the server removes a session's ephemerals, and kazoo reports lost watches.
                 self._notes[first:] = sorted(self._notes[first:], key=lambda note: (note.client, note.text))
             else:
                 self._notes[first:] = sorted(self._notes[first:], key=lambda note: note.client)

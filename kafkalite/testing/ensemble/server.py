@@ -1,8 +1,8 @@
 """One server of the ensemble: its copy of the tree, its connections, their watches and their order. Deterministic.
 
 Answers to: ``org.apache.zookeeper.server.{FinalRequestProcessor,NIOServerCnxn,WatchManager}`` and
-``quorum.CommitProcessor``: reads are answered from this server's copy of the tree, writes go to the leader, and what
-one session asked for is answered in the order in which it asked.
+``quorum.CommitProcessor``: reads are answered from this server's copy of the tree, writes go to the leader, and the
+requests of one session are answered in their order.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ _CHILD = (EventType.CHILD, EventType.DELETED)
 
 
 class ServerRole(Enum):
-    """What a server is to the others."""
+    """The role of a server in the ensemble."""
 
     DOWN = "down"
     LOOKING = "looking"
-    """It knows no leader, and closes every connection."""
+    """The server knows no leader, and closes every connection."""
     FOLLOWING = "following"
     LEADING = "leading"
 
 
 class SessionMovedError(ZkError):
-    """The session is with another server by now; it costs the connection that the request came by."""
+    """The session has moved to another server; the request's connection is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What a server hands to the leader for one of its connections."""
+    """A request that a server passes to the leader for one of its connections."""
 
     server: int
     connection: int
@@ -65,7 +65,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogEntry:
-    """One entry of the log, and which server is to answer for it."""
+    """One entry of the log, and the server that answers its request."""
 
     transaction: NodeTransaction
     submission: Submission | None
@@ -76,18 +76,18 @@ class Quorum(Protocol):
 
     @property
     def log(self) -> list[TransactionLogEntry]:
-        """What was committed."""
+        """The committed log."""
 
     def submit(self, submission: Submission) -> None:
-        """Bring ``submission`` to the leader."""
+        """Send ``submission`` to the leader."""
 
     def touch(self, server: int, session: int) -> None:
-        """A client of ``server`` gave a sign of life."""
+        """A client of ``server`` sent a request or a ping."""
 
 
 @dataclass(slots=True, eq=False)
 class _Client:
-    """A connection as the server sees it."""
+    """A connection in the server's view."""
 
     connection: EnsembleConnection
     session: int = 0
@@ -96,19 +96,19 @@ class _Client:
 
 
 class WatchTable:
-    """Which connections wait for what, in the order in which they asked. One-shot."""
+    """The one-shot watches of connections, in the order in which they were set."""
 
     def __init__(self) -> None:
         self._data: dict[str, dict[int, None]] = {}
         self._child: dict[str, dict[int, None]] = {}
 
     def add(self, kind: ReadKind, path: str, connection: int) -> None:
-        """``connection`` waits for the data (and existence) or the children of ``path``."""
+        """Set a watch of ``connection`` on the data (and existence) or the children of ``path``."""
         table = self._child if kind is ReadKind.GET_CHILDREN else self._data
         table.setdefault(path, {})[connection] = None
 
     def fire(self, event: WatchEvent) -> list[int]:
-        """The connections that are told of ``event``, each once; they wait no longer."""
+        """The connections that watch for ``event``, each once; their watches are removed."""
         found: dict[int, None] = {}
         if event.type in _DATA:
             found.update(self._data.pop(event.path, {}))
@@ -117,7 +117,7 @@ class WatchTable:
         return list(found)
 
     def drop(self, connection: int) -> None:
-        """Forget a connection."""
+        """Remove the watches of a connection."""
         for table in (self._data, self._child):
             for path in [path for path, waiting in table.items() if connection in waiting]:
                 del table[path][connection]
@@ -130,7 +130,7 @@ class WatchTable:
 
 
 class Server:
-    """A server. ``applied``: how much of the log is in its ``tree``; ``epoch``: that of the leader it follows."""
+    """A server. ``applied``: entries of the log that are in its ``tree``; ``epoch``: that of the leader it follows."""
 
     def __init__(self, number: int, tree: ZnodeTree, quorum: Quorum) -> None:
         self.number = number
@@ -149,12 +149,12 @@ class Server:
 
     @property
     def serving(self) -> bool:
-        """Whether it believes in a leader (itself included)."""
+        """Whether it has a leader in its own view (which may be itself)."""
         return self.role in (ServerRole.FOLLOWING, ServerRole.LEADING)
 
     @property
     def in_touch(self) -> bool:
-        """Whether the others can reach it."""
+        """Whether the other servers can reach it."""
         return self.serving and not self.frozen and not self.isolated
 
     def receive(self, connection: EnsembleConnection, message: ToServer) -> None:
@@ -163,21 +163,21 @@ class Server:
             if not self.silent:
                 connection.answers.send(Closed())
         elif isinstance(message, Dial):
-            # The kernel accepts connections, also those of a process that is stopped.
+            # The kernel accepts connections, also for a stopped process.
             connection.answers.send(Accepted())
             self.run(self._accept, connection)
         else:
             self.run(self._take, connection.number, message)
 
     def run(self, call: Callable[[Unpack[Ts]], None], *args: *Ts) -> None:
-        """Make ``call(*args)``, at the earliest when the server is no longer frozen."""
+        """Make ``call(*args)``, not before the server is thawed."""
         if self.frozen:
             self._inbox.append(lambda: call(*args))
         else:
             call(*args)
 
     def catch_up(self) -> None:
-        """No longer frozen: take what has arrived meanwhile."""
+        """End of the freeze: process what arrived meanwhile."""
         while self._inbox:
             self._inbox.popleft()()
 
@@ -196,7 +196,7 @@ class Server:
             self._drop_all(silent=False)
 
     def die(self, silent: bool) -> None:
-        """The process ends; ``silent``: the machine, too, so that its clients hear nothing."""
+        """Kill the process; ``silent``: the machine, too, so that its clients do not notice."""
         self.role = ServerRole.DOWN
         self.silent = silent
         self.frozen = False
@@ -209,7 +209,7 @@ class Server:
             self._close(client)
 
     def attached(self, connection: int, session: int, timeout_ms: int) -> None:
-        """The leader's word on a session that a client wants to take up."""
+        """The leader's answer about a session that a client wants to resume."""
         client = self._clients.get(connection)
         if client is not None:
             client.connection.answers.send(Attached(session if timeout_ms else 0, timeout_ms))

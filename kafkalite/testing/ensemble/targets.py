@@ -1,4 +1,4 @@
-"""The ZooKeeper twins as scripts drive them. Deterministic.
+"""The ZooKeeper twins as targets of scripts. Deterministic.
 
 Answers to: nothing in ZooKeeper; see ``scripts``.
 """

@@ -1,4 +1,4 @@
-"""What travels between a client and a server of the ensemble, and how: each way has an order and delays. Deterministic.
+"""The messages between a client and a server of the ensemble, with their order and delays. Deterministic.
 
 Answers to: ``org.apache.zookeeper.proto`` and the sockets below it.
 """
@@ -20,11 +20,11 @@ JUTE_MAX_BUFFER = 0xFFFFF
 _HEADER = 8
 _OPERATION_HEADER = 9
 _ACL = 27
-"""Bytes of the one open ACL that every create carries."""
+"""Bytes of the open ACL in every create."""
 
 
 class ReadKind(Enum):
-    """Which read."""
+    """The kind of a read."""
 
     GET = "get"
     EXISTS = "exists"
@@ -33,7 +33,7 @@ class ReadKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:
-    """A read, which the server that the client is connected to answers from its own tree."""
+    """A read, answered by the client's server from its own tree."""
 
     kind: ReadKind
     path: str
@@ -42,7 +42,7 @@ class ReadRequest:
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """One operation, or (``multi``) several as a transaction, which the leader decides on."""
+    """One operation, or (``multi``) several as a transaction, executed by the leader."""
 
     ops: tuple[Op, ...]
     multi: bool
@@ -50,7 +50,7 @@ class WriteRequest:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """The client lives."""
+    """A sign that the client lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ Request = ReadRequest | WriteRequest | Ping | CloseSession
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A request under the number that its answer bears; ``size`` in bytes."""
+    """A request with its number, which the answer repeats; ``size`` in bytes."""
 
     xid: int
     request: Request
@@ -77,7 +77,7 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """The first request on a connection: take up ``session``, or begin one where it is 0."""
+    """The first request on a connection: resume ``session``, or begin one if it is 0."""
 
     session: int
     last_zxid: int
@@ -94,12 +94,12 @@ ToServer = Dial | Attach | Frame | Closed
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """The machine answers (its SYN-ACK)."""
+    """The server's machine accepts the connection (its SYN-ACK)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The session goes on; ``timeout_ms`` 0: it is over."""
+    """The session goes on; ``timeout_ms`` 0: the session is over."""
 
     session: int
     timeout_ms: int
@@ -107,7 +107,7 @@ class Attached:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The answer to request ``xid``: ``value`` or ``error``. ``zxid``: how far the server was."""
+    """The answer to request ``xid``: ``value`` or ``error``. ``zxid``: the last entry that the server applied."""
 
     xid: int
     zxid: int
@@ -119,10 +119,10 @@ ToClient = Accepted | Attached | Reply | WatchEvent | Closed
 
 
 class Leg(Generic[T]):
-    """One way: messages arrive in the order in which they were sent, each after a delay of its own.
+    """One direction: messages arrive in the order in which they were sent, each after its own delay.
 
-    ``clock`` is the receiver's: what arrives while it is paused waits. While the leg is held, messages wait in the
-    network, as those of TCP do, and arrive after :meth:`release`.
+    ``clock`` is the receiver's: messages that arrive while it is paused wait. While the leg is held, messages wait in
+    the network, as those of TCP do, and arrive after :meth:`release`.
     """
 
     def __init__(self, clock: Clock, delay: Callable[[], float], deliver: Callable[[T], None]) -> None:
@@ -140,7 +140,7 @@ class Leg(Generic[T]):
         self._schedule()
 
     def cut_short(self, message: T) -> None:
-        """Lose all that is on its way, and send ``message``."""
+        """Lose all messages in flight, and send ``message``."""
         self._messages.clear()
         self._stuck = 0
         self.send(message)
@@ -150,7 +150,7 @@ class Leg(Generic[T]):
         self.held = True
 
     def release(self) -> None:
-        """What was held arrives, in order, after delays drawn anew."""
+        """Held messages arrive, in order, after newly drawn delays."""
         self.held = False
         stuck, self._stuck = self._stuck, 0
         for _ in range(stuck):
@@ -162,7 +162,7 @@ class Leg(Generic[T]):
         self._clock.call_later(self._due - now, self._arrive)
 
     def _arrive(self) -> None:
-        # The order is that of the queue, not that of the timers, because a clock may make calls of one moment in any.
+        # In the order of the queue, not of the timers, because a clock may make the calls of one moment in any order.
         if self.held:
             self._stuck += 1
         elif self._messages:

@@ -1,1 +1,1 @@
-"""What a run of a cluster looked like from outside, and what of it cannot be."""
+"""The history of a cluster as its clients saw it, and a checker of the rules that it must keep."""

@@ -1,6 +1,6 @@
 """The rules of a history, and the breaches of them that were found.
 
-Answers to: nothing in Kafka; what its users are promised. Pure.
+Answers to: nothing in Kafka; the promises to its users. Pure.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from enum import Enum
 from typing import NamedTuple
 
 MOST_OF_A_RULE = 20
-"""Breaches kept of one rule: more say nothing new."""
+"""Breaches kept of one rule, because more of the same tell nothing new."""
 
 
 class Rule(Enum):
-    """What holds of every history; the value says it in words."""
+    """The rules of every history; the value is the rule's text."""
 
     KEPT = "what was acknowledged is there"
     ONE_OFFSET = "a record is acknowledged at one offset, and stands there"
@@ -27,7 +27,7 @@ class Rule(Enum):
     ABORTED = "no reader of committed records sees one of a transaction that was not committed"
     ALL = "a committed transaction is there in full"
     FORWARD = "no committed offset goes back"
-    COMMITTED = "no offset is shown as committed that nobody committed"
+    COMMITTED = "no offset is shown as committed that no member committed"
     ONE_LEADER = "one leader acknowledges in one leader epoch"
     ALIKE = "all replicas hold the same"
     FENCED = "a producer that was fenced writes nothing"
@@ -39,7 +39,7 @@ class Rule(Enum):
 
 
 class Breach(NamedTuple):
-    """One line about what must not be."""
+    """One breach of a rule, as one line."""
 
     rule: Rule
     text: str
@@ -49,14 +49,14 @@ class Breach(NamedTuple):
 
 
 class Breaches:
-    """What was found so far."""
+    """The breaches found so far."""
 
     def __init__(self) -> None:
         self.found: list[Breach] = []
         self._count = dict.fromkeys(Rule, 0)
 
     def add(self, rule: Rule, text: str) -> None:
-        """One more; not kept where there are many of its rule already."""
+        """Add a breach; dropped if there are many of its rule already."""
         self._count[rule] += 1
         if self._count[rule] <= MOST_OF_A_RULE:
             self.found.append(Breach(rule, text))

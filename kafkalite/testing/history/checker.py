@@ -1,4 +1,4 @@
-"""Holds a history against the rules: one pass over its events, one over the logs and what was read of them.
+"""Checks a history against the rules: one pass over its events, one over the logs and the records read.
 
 Answers to: nothing in Kafka; the checkers of Jepsen's Kafka tests. Pure: no I/O, no clock; the time that it takes grows
 with the size of the history, not with its square.
@@ -22,10 +22,10 @@ from kafkalite.testing.history.readers import Readers
 
 
 def check(history: Iterable[events.Event]) -> list[Breach]:
-    """What in ``history`` cannot be; nothing, where it is as it should be.
+    """The breaches in ``history``; none if it keeps all rules.
 
-    What was acknowledged is looked for in the partition's replicas, or, where none is part of the history, in what was
-    read of it: so a history without replicas needs a reader that reads everything at its end.
+    Acknowledged records are looked up in the partition's replicas or, if the history has none, in the records that were
+    read: so a history without replicas needs a reader that reads everything at its end.
     """
     breaches = Breaches()
     producers = Producers(breaches)
@@ -51,12 +51,12 @@ def check(history: Iterable[events.Event]) -> list[Breach]:
         events.Read: (readers.read,),
         events.Reached: (readers.reached,),
         events.Owned: (groups.owned,),
-        # A coordinator that was fenced may say so for a while, so these say nothing by themselves.
+        # A fenced coordinator may still answer heartbeats for a while, so these events alone prove nothing.
         events.Heartbeating: (),
         events.Heartbeat: (),
         events.OffsetCommitting: (offsets.committing, groups.committing),
         events.OffsetCommitted: (offsets.committed, groups.committed, pipelines.committed),
-        # The group has a staged offset only once its transaction is committed.
+        # A staged offset becomes the group's only when its transaction is committed.
         events.OffsetStaged: (),
         events.Derived: (pipelines.derived,),
         events.OffsetUnknown: (offsets.unknown,),

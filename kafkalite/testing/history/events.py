@@ -2,12 +2,12 @@
 
 Answers to: nothing in Kafka; the operations of a Jepsen history. Pure.
 
-An event that announces (:class:`Sent`, :class:`Committing`, :class:`OffsetCommitting`, :class:`OffsetFetching`) stands
-before what it announces can have any effect; one that reports stands after it. That is all that is asked of the order,
-so one list to which many threads append is a history, and so is what a simulator notes.
+An event that announces (:class:`Sent`, :class:`Committing`, :class:`OffsetCommitting`, :class:`OffsetFetching`) is
+recorded before the announced request can have any effect; an event that reports is recorded after the answer. The
+order needs no more than that, so one list to which many threads append is a history, and so is a simulator's record.
 
-Partitions are called by name (``orders-3``), producers, readers and onlookers by any name that is theirs alone. A
-producer that is made anew, with new sequence numbers, has a new name.
+Partitions are named as ``orders-3``; producers, readers and onlookers have any unique names. A producer that is
+created again, with new sequence numbers, has a new name.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import NamedTuple
 
 
 class ProducerKind(Enum):
-    """What a producer was promised."""
+    """The guarantee that a producer has."""
 
     PLAIN = "plain"
-    """Everything acknowledged is there, perhaps more than once; in order, if the producer waits for each answer."""
+    """Every acknowledged record is stored, perhaps more than once; in order, if the producer awaits each answer."""
     IDEMPOTENT = "idempotent"
-    """Once, too."""
+    """In addition, every record is stored once."""
     TRANSACTIONAL = "transactional"
-    """Once, and for ``read_committed`` all of a transaction or nothing."""
+    """In addition, ``read_committed`` readers see all of a transaction or nothing."""
 
 
 class Isolation(Enum):
-    """What a reader asked to see."""
+    """The isolation level of a reader."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
@@ -48,7 +48,7 @@ class RecordId(NamedTuple):
 
 
 class Started(NamedTuple):
-    """A producer begins. ``ordered``: it keeps order by itself, where no sequence numbers do."""
+    """A producer begins. ``ordered``: it keeps the order of its records even without sequence numbers."""
 
     producer: str
     kind: ProducerKind
@@ -56,7 +56,7 @@ class Started(NamedTuple):
 
 
 class Initialized(NamedTuple):
-    """A transactional producer was given an epoch: others of its transactional id with lesser epochs are fenced."""
+    """A transactional producer was given an epoch: producers of its transactional id with lower epochs are fenced."""
 
     producer: str
     transactional_id: str
@@ -74,7 +74,7 @@ class Begun(NamedTuple):
 class Sent(NamedTuple):
     """A record is about to be sent; numbers ascend. ``transaction`` is -1 outside of one.
 
-    ``key`` matters where the partition is :class:`Compacted`; ``tombstone``: the record deletes the key.
+    ``key`` matters if the partition is :class:`Compacted`; ``tombstone``: the record deletes the key.
     """
 
     record: RecordId
@@ -85,10 +85,10 @@ class Sent(NamedTuple):
 
 
 class Acked(NamedTuple):
-    """It was acknowledged at ``offset``. ``broker`` and ``leader_epoch``: who did so, and as what; -1 if not known.
+    """The record was acknowledged at ``offset``, by leader ``broker`` in ``leader_epoch``; -1: not known.
 
-    Nor is the offset always known: librdkafka counts a record of which it heard nothing as acknowledged once a later
-    one of the same idempotent producer is, for the broker took that only as the next in the sequence.
+    The offset may be unknown, too: librdkafka counts a record without an answer as acknowledged once a later one of the
+    same idempotent producer is, because the broker accepts that one only as the next in the sequence.
     """
 
     record: RecordId
@@ -99,35 +99,35 @@ class Acked(NamedTuple):
 
 
 class Failed(NamedTuple):
-    """It was refused, and so can never be anywhere."""
+    """The record was refused, and so may not be stored anywhere."""
 
     record: RecordId
     error: str = ""
 
 
 class Unknown(NamedTuple):
-    """Nobody knows what became of it. The same is true of a record of which nothing more is said."""
+    """The outcome is unknown, as it is of a record without a later event."""
 
     record: RecordId
     error: str = ""
 
 
 class Committing(NamedTuple):
-    """The producer is about to ask for its transaction to be committed."""
+    """The producer is about to request the commit of its transaction."""
 
     producer: str
     transaction: int
 
 
 class Committed(NamedTuple):
-    """It was told that the transaction is committed. Without it, after :class:`Committing`, it may be."""
+    """The producer was told that the transaction is committed. Without this, after :class:`Committing`, it may be."""
 
     producer: str
     transaction: int
 
 
 class Aborted(NamedTuple):
-    """It was told that the transaction is aborted. One that nobody asked to commit counts as aborted, too."""
+    """The producer was told that the transaction is aborted. One without :class:`Committing` counts as aborted, too."""
 
     producer: str
     transaction: int
@@ -137,7 +137,7 @@ class Aborted(NamedTuple):
 
 
 class Positioned(NamedTuple):
-    """A reader will read ``partition`` from ``offset`` on, wherever it was before."""
+    """A reader will read ``partition`` from ``offset`` on, regardless of its position before."""
 
     reader: str
     partition: str
@@ -145,7 +145,7 @@ class Positioned(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A reader was given a record. ``record`` is ``None`` where the value is nobody's."""
+    """A reader was given a record. ``record`` is ``None`` if the value is not one of a producer's."""
 
     reader: str
     isolation: Isolation
@@ -155,7 +155,7 @@ class Read(NamedTuple):
 
 
 class Reached(NamedTuple):
-    """A reader was told that there is nothing more for it below ``offset``."""
+    """A reader was told that there are no more records for it below ``offset``."""
 
     reader: str
     isolation: Isolation
@@ -167,9 +167,9 @@ class Reached(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """A member of ``group`` was told by the coordinator that these partitions are its own in ``generation``.
+    """The coordinator told a member of ``group`` that these partitions are its own in ``generation``.
 
-    ``owner`` is the client; of a static member the name that its restarts share. ``partitions`` may be none.
+    ``owner`` is the client; for a static member the name that its restarts share. ``partitions`` may be empty.
     """
 
     group: str
@@ -177,11 +177,11 @@ class Owned(NamedTuple):
     owner: str
     partitions: tuple[str, ...]
     broker: str = ""
-    """Who told it."""
+    """The coordinator."""
 
 
 class Heartbeating(NamedTuple):
-    """A member is about to say to its coordinator that it lives; ``member`` is the id that it was given."""
+    """A member is about to send a heartbeat; ``member`` is its member id."""
 
     group: str
     generation: int
@@ -190,7 +190,7 @@ class Heartbeating(NamedTuple):
 
 
 class Heartbeat(NamedTuple):
-    """``broker`` answered that the member is one, and its generation the present one."""
+    """``broker`` answered that the member belongs to the current generation."""
 
     group: str
     generation: int
@@ -200,9 +200,9 @@ class Heartbeat(NamedTuple):
 
 
 class OffsetCommitting(NamedTuple):
-    """A member of ``group`` is about to commit ``offset``; it read on from what was committed before.
+    """A member of ``group`` is about to commit ``offset``, having read on from the committed offset before it.
 
-    ``generation`` is the one that it commits as a member of; -1: it commits as no member, or in a transaction.
+    ``generation`` is the member's; -1: it commits without a membership, or in a transaction.
     """
 
     group: str
@@ -212,7 +212,7 @@ class OffsetCommitting(NamedTuple):
 
 
 class OffsetCommitted(NamedTuple):
-    """It was told that this is done. Without it, the offset may be committed, or not."""
+    """The member was told that the commit succeeded. Without this, the offset may be committed, or not."""
 
     group: str
     partition: str
@@ -221,7 +221,7 @@ class OffsetCommitted(NamedTuple):
 
 
 class OffsetStaged(NamedTuple):
-    """A producer was told that its open transaction has an offset of ``partition``, to be the group's at its end."""
+    """A producer was told that its open transaction has an offset of ``partition``, for the group at its commit."""
 
     group: str
     partition: str
@@ -229,7 +229,7 @@ class OffsetStaged(NamedTuple):
 
 
 class OffsetUnknown(NamedTuple):
-    """The connection was lost on which it was asked: the request may still arrive, after later ones."""
+    """The connection of the request was lost: the request may still arrive, after later ones."""
 
     group: str
     partition: str
@@ -237,7 +237,7 @@ class OffsetUnknown(NamedTuple):
 
 
 class Derived(NamedTuple):
-    """``record`` is what a pipeline of ``group`` made of what it read at ``offset`` of ``partition``."""
+    """``record`` is what a pipeline of ``group`` produced from the record at ``offset`` of ``partition``."""
 
     record: RecordId
     group: str
@@ -246,43 +246,43 @@ class Derived(NamedTuple):
 
 
 class OffsetFetching(NamedTuple):
-    """``onlooker`` is about to ask what ``group`` has committed."""
+    """``onlooker`` is about to request the committed offsets of ``group``."""
 
     onlooker: str
     group: str
 
 
 class OffsetFetched(NamedTuple):
-    """The answer to its last question, of one partition; -1: nothing is committed."""
+    """The answer to the onlooker's last request, for one partition; -1: no offset is committed."""
 
     onlooker: str
     group: str
     partition: str
     offset: int
     broker: str = ""
-    """Who said it."""
+    """The broker that answered."""
 
 
-# ---- what may go
+# ---- deletions
 
 ENDLESS = 1 << 62
-"""Offset below which everything of a deleted topic lies."""
+"""An offset above all offsets of a deleted topic."""
 
 
 class Compacted(NamedTuple):
-    """The topic is compacted: of each key at least the last record stays, a tombstone for a while only."""
+    """The topic is compacted: at least the last record of each key stays, a tombstone only for a while."""
 
     topic: str
 
 
 class GroupRemoved(NamedTuple):
-    """A group without members and offsets is gone; one of its name that comes later begins with generation 1."""
+    """A group without members and offsets was removed; a later group of that name begins with generation 1."""
 
     group: str
 
 
 class Deleting(NamedTuple):
-    """A client is about to have the records below ``offset`` deleted; :data:`ENDLESS`: the topic with them."""
+    """A client is about to delete the records below ``offset``; :data:`ENDLESS`: the topic with them."""
 
     partition: str
     offset: int
@@ -292,7 +292,7 @@ class Deleting(NamedTuple):
 
 
 class Led(NamedTuple):
-    """Somebody saw that ``broker`` leads in ``leader_epoch``: in ZooKeeper, or by an answer given as the leader."""
+    """``broker`` leads in ``leader_epoch``: seen in ZooKeeper, or by an answer given as the leader."""
 
     partition: str
     broker: int
@@ -300,17 +300,17 @@ class Led(NamedTuple):
 
 
 class LogEntry(NamedTuple):
-    """What a replica holds at ``offset``: a record, or (``None``) the marker that ends a transaction."""
+    """The content of a replica at ``offset``: a record, or (``None``) the marker that ends a transaction."""
 
     offset: int
     leader_epoch: int
     record: RecordId | None
     crc: int = 0
-    """Of the batch that it stands in, so that replicas are compared byte for byte."""
+    """CRC of the entry's batch, by which replicas are compared byte for byte."""
 
 
 class Replica(NamedTuple):
-    """All that ``broker`` holds of ``partition`` at the end, when everything is healed and nothing more is sent."""
+    """The whole log of ``partition`` on ``broker`` at the end, after all faults are healed and all sends are over."""
 
     partition: str
     broker: int

@@ -1,4 +1,4 @@
-"""Producers that were fenced: what they sent afterwards may not be anywhere.
+"""Fenced producers: records that they sent after the fence may not be stored anywhere.
 
 Answers to: nothing in Kafka; the fencing part of the history checker. Pure.
 """
@@ -14,8 +14,8 @@ from kafkalite.testing.history.producers import Producers
 class Fencing:
     """All epochs that transactional producers were given.
 
-    A producer is fenced from the moment on at which another one with its transactional id was told of a greater epoch.
-    What it had sent before may still arrive before the fence.
+    A producer is fenced from the moment at which another one with its transactional id was told of a greater epoch.
+    Records that it had sent before may still arrive before the fence.
     """
 
     def __init__(self, breaches: Breaches) -> None:
@@ -60,7 +60,7 @@ class Fencing:
             )
 
     def check(self, producers: Producers, logs: Logs) -> None:
-        """Hold what was sent too late against the acknowledgements and the logs."""
+        """Check records that were sent after the fence against the acknowledgements and the logs."""
         for record, by in self._late.items():
             sending = producers.records[record]
             if sending.acknowledged:

@@ -1,4 +1,4 @@
-"""Who owns which partition of a group in which generation, and who commits in one that is over.
+"""The owner of each partition of a group in each generation, and commits in generations that are over.
 
 Answers to: nothing in Kafka; the groups' part of the history checker. Pure.
 """
@@ -10,7 +10,7 @@ from kafkalite.testing.history.events import GroupRemoved, OffsetCommitted, Offs
 
 
 class Groups:
-    """All generations."""
+    """The generations of all groups."""
 
     def __init__(self, breaches: Breaches) -> None:
         self._breaches = breaches

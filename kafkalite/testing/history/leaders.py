@@ -1,4 +1,4 @@
-"""Who led in which leader epoch.
+"""The leader in each leader epoch.
 
 Answers to: nothing in Kafka; the leaders' part of the history checker. Pure.
 """
@@ -12,7 +12,7 @@ from kafkalite.testing.history.producers import NOWHERE, Producers
 
 
 class Leaders:
-    """All that were seen."""
+    """All leaders that were seen."""
 
     def __init__(self, breaches: Breaches) -> None:
         self._breaches = breaches
@@ -27,7 +27,7 @@ class Leaders:
             )
 
     def check(self, producers: Producers, logs: Logs) -> None:
-        """Hold the acknowledgements whose broker is known against it."""
+        """Check the acknowledgements with a known broker against the leaders."""
         for record, sending in producers.records.items():
             if sending.broker < 0 or sending.offset == NOWHERE:
                 continue

@@ -1,4 +1,4 @@
-"""What stands where at the end: the logs as their replicas hold them, or as they were read.
+"""The final logs: as their replicas hold them, or as they were read.
 
 Answers to: nothing in Kafka; the logs' part of the history checker. Pure.
 """
@@ -31,26 +31,26 @@ class Logs:
         self._last_of_keys: dict[str, dict[str, int]] = {}
 
     def compacted(self, event: Compacted) -> None:
-        """Records of this topic may be gone where a later one has their key."""
+        """Allow records of this topic to be gone if a later record has their key."""
         self._compacted.add(event.topic)
 
     def is_compacted(self, partition: str) -> bool:
-        """Whether the topic of ``partition`` is."""
+        """Whether the topic of ``partition`` is compacted."""
         return bool(self._compacted) and partition.rpartition("-")[0] in self._compacted
 
     def deleting(self, event: Deleting) -> None:
-        """Records below an offset may be gone."""
+        """Allow records below an offset to be gone."""
         self._deleted[event.partition] = max(event.offset, self._deleted.get(event.partition, 0))
 
     def may_be_gone(self, partition: str, offset: int) -> bool:
-        """Whether what stood at ``offset`` (-1: it is not known where) may have been deleted or compacted away."""
+        """Whether the record at ``offset`` (-1: unknown) may have been deleted or compacted away."""
         return self.is_compacted(partition) or offset < self._deleted.get(partition, NOWHERE)
 
     def may_be_passed_over(self, partition: str, offset: int, producers: Producers) -> bool:
-        """Whether a reader may have found nothing where ``offset`` is: deleted, or compacted away.
+        """Whether a reader may have found nothing at ``offset``, because it was deleted or compacted away.
 
-        A later record of its key takes a record away, so does the end of an aborted transaction. Replicas are compacted
-        one by one, so what one of them holds another may have given up long before.
+        A later record of its key removes a record, and so does the end of an aborted transaction. Replicas are compacted
+        separately, so one replica may still hold a record that another one has removed.
         """
         if offset < self._deleted.get(partition, NOWHERE):
             return True
@@ -70,19 +70,19 @@ class Logs:
         return sending.tombstone or not _is_visible(sending) or last[sending.key] > offset
 
     def is_deleted(self, partition: str) -> bool:
-        """Whether its topic was deleted, so that nothing can be said of it."""
+        """Whether the partition's topic was deleted, so that its records cannot be checked."""
         return self._deleted.get(partition, 0) >= ENDLESS
 
     def stored(self, replica: Replica) -> None:
-        """One replica's contents."""
+        """Add the content of one replica."""
         self._replicas.setdefault(replica.partition, {})[replica.broker] = replica.entries
 
     def was_read(self, partition: str, offset: int, record: RecordId) -> None:
-        """What was read is the log of a partition whose replicas are not known; the first reader is believed."""
+        """Take the records read as the log of a partition without known replicas; the first reader is believed."""
         self._logs[partition].setdefault(offset, record)
 
     def settle(self) -> None:
-        """All is known: compare the replicas, and believe the longest of each partition, whatever was read."""
+        """End of the input: compare the replicas, and take the longest of each partition as its log."""
         for partition, replicas in self._replicas.items():
             if self.is_deleted(partition):
                 continue
@@ -99,7 +99,7 @@ class Logs:
         return self._logs[partition]
 
     def epoch_at(self, partition: str, offset: int) -> int:
-        """The leader epoch in which what stands at ``offset`` was written; -1 if not known."""
+        """The leader epoch in which the entry at ``offset`` was written; -1 if not known."""
         return self._epochs.get((partition, offset), -1)
 
     def end(self, partition: str) -> int:
@@ -107,7 +107,7 @@ class Logs:
         return self._ends.get(partition, 0)
 
     def check(self, producers: Producers) -> None:
-        """Hold what stands in the logs against what was sent and acknowledged."""
+        """Check the content of the logs against what was sent and acknowledged."""
         places: dict[RecordId, int] = {}
         for partition in self._logs:
             if not self.is_deleted(partition):
@@ -238,7 +238,7 @@ class Logs:
             self._compare_compacted(partition, replicas)
             return
         if partition in self._deleted:
-            # Each replica deletes whole segments when it comes to it.
+            # Each replica deletes whole segments, and at its own time.
             start = max((entries[0].offset for entries in replicas.values() if entries), default=0)
             replicas = {
                 broker: tuple(entry for entry in entries if entry.offset >= start)
@@ -257,7 +257,7 @@ class Logs:
             )
 
     def _compare_compacted(self, partition: str, replicas: dict[int, tuple[LogEntry, ...]]) -> None:
-        """Each replica is compacted by itself: what two of them hold at an offset is the same record."""
+        """Each replica is compacted separately: if two of them hold an entry at one offset, it is the same record."""
         seen: dict[int, tuple[int, LogEntry]] = {}
         for broker, entries in replicas.items():
             for entry in entries:
@@ -277,5 +277,5 @@ def _describe(entry: LogEntry | None) -> str:
 
 
 def _is_visible(sending: Sending) -> bool:
-    """Whether readers of committed records are to see it."""
+    """Whether readers of committed records must see it."""
     return sending.transaction is None or sending.transaction.visible

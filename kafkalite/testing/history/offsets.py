@@ -1,4 +1,4 @@
-"""What groups committed, and what they and others were shown of it.
+"""The offsets that groups committed, and those that brokers answered.
 
 Answers to: nothing in Kafka; the groups' part of the history checker. Pure.
 """
@@ -22,9 +22,9 @@ _NONE = -1
 class Offsets:
     """All committed offsets.
 
-    The least that a look may show is the greatest offset that was acknowledged, or shown to anybody, before the look
-    began: so an offset whose commit has an unknown outcome is either shown for ever or never. Only one whose request
-    may arrive late, for its connection was lost, may take the place of a greater one once.
+    An answer may not be lower than the greatest offset that was acknowledged, or shown to any onlooker, before its
+    request began: so an offset whose commit has an unknown outcome is either shown for ever or never. Only an offset whose
+    request may arrive late, because its connection was lost, may replace a greater one once.
     """
 
     def __init__(self, breaches: Breaches) -> None:
@@ -44,7 +44,7 @@ class Offsets:
         where = f"group {event.group} in {event.partition} at offset {event.offset}"
         least = self._least_at_request.get((event.group, event.partition, event.offset))
         if least is None:
-            self._breaches.add(Rule.COMMITTED, f"{where}: acknowledged, but nobody committed it")
+            self._breaches.add(Rule.COMMITTED, f"{where}: acknowledged, but no member committed it")
         elif event.offset < least:
             self._breaches.add(Rule.FORWARD, f"{where}: acknowledged, after {least} was")
         self._rise(event.group, event.partition, event.offset)
@@ -59,13 +59,13 @@ class Offsets:
         where = f"group {event.group} in {event.partition} at offset {event.offset}"
         least = self._least_of_look.get((event.onlooker, event.group), {}).get(event.partition, _NONE)
         if event.offset < least and (event.group, event.partition, event.offset) in self._late:
-            # It is what everything goes on from now.
+            # From now on this offset is the group's position.
             self._late.discard((event.group, event.partition, event.offset))
             self._least[event.group][event.partition] = event.offset
         elif event.offset < least:
             self._breaches.add(Rule.FORWARD, f"{where}: shown to {event.onlooker}, after {least} was committed")
         if event.offset not in self._asked[event.group, event.partition]:
-            self._breaches.add(Rule.COMMITTED, f"{where}: shown to {event.onlooker}, but nobody committed it")
+            self._breaches.add(Rule.COMMITTED, f"{where}: shown to {event.onlooker}, but no member committed it")
         self._rise(event.group, event.partition, event.offset)
 
     def _rise(self, group: str, partition: str, offset: int) -> None:

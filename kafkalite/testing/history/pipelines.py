@@ -1,4 +1,4 @@
-"""Pipelines that read, write and commit in one transaction: of each record that was read there is one result.
+"""Pipelines that read, write and commit in one transaction: each record that was read has one result.
 
 Answers to: nothing in Kafka; the part of the history checker for exactly-once processing. Pure.
 """
@@ -15,7 +15,7 @@ from kafkalite.testing.history.producers import Producers
 
 
 class Pipelines:
-    """All of them, by their groups."""
+    """All pipelines, by their groups."""
 
     def __init__(self, breaches: Breaches) -> None:
         self._breaches = breaches
@@ -30,7 +30,7 @@ class Pipelines:
         self._committed[key] = max(event.offset, self._committed.get(key, 0))
 
     def check(self, producers: Producers, logs: Logs) -> None:
-        """Hold the results that are there, and committed, against what was read."""
+        """Check the committed results against the records that were read."""
         there: dict[str, set[RecordId]] = {}
 
         def is_there(record: RecordId) -> bool:

@@ -1,4 +1,4 @@
-"""What producers did: records, transactions, and what they were told of them.
+"""The records and transactions of producers, with the outcomes that they were told.
 
 Answers to: nothing in Kafka; the producers' part of the history checker. Pure.
 """
@@ -30,7 +30,7 @@ class SendOutcome(Enum):
     """What a producer knows of its transaction."""
 
     OPEN = auto()
-    """It never asked for a commit, and so it is not committed."""
+    """The producer never requested a commit, so the transaction is not committed."""
     UNKNOWN = auto()
     COMMITTED = auto()
     ABORTED = auto()
@@ -45,20 +45,20 @@ class Transaction:
     outcome: SendOutcome = SendOutcome.OPEN
     records: list[RecordId] = field(default_factory=list)
     seen: bool = False
-    """Whether any reader of committed records saw any of it."""
+    """Whether any reader of committed records saw any record of it."""
 
     def __str__(self) -> str:
         return f"transaction {self.number} of {self.producer}"
 
     @property
     def visible(self) -> bool:
-        """Whether readers of committed records are to see it. One of unknown outcome is so once it was seen."""
+        """Whether readers of committed records must see it: so it is once one saw it, if the outcome is unknown."""
         return self.outcome is SendOutcome.COMMITTED or (self.outcome is SendOutcome.UNKNOWN and self.seen)
 
 
 @dataclass(slots=True)
 class Sending:
-    """One record on its way."""
+    """A record that was sent."""
 
     partition: str
     transaction: Transaction | None
@@ -73,7 +73,7 @@ class Sending:
 
 
 class Producers:
-    """All of them."""
+    """All producers."""
 
     def __init__(self, breaches: Breaches) -> None:
         self.records: dict[RecordId, Sending] = {}
@@ -83,13 +83,13 @@ class Producers:
         self._breaches = breaches
 
     def once(self, producer: str) -> bool:
-        """Whether its records may be there only once."""
+        """Whether its records may be stored only once."""
         return self._kinds.get(producer, ProducerKind.PLAIN) is not ProducerKind.PLAIN
 
     def in_order(self, record: RecordId) -> bool:
-        """Whether it is to stand behind those that were sent before it.
+        """Whether the record must stand behind those that were sent before it.
 
-        Of what a producer without sequence numbers has given up nobody can tell when it comes in.
+        A record that a producer without sequence numbers gave up may arrive at any later time.
         """
         if self.once(record.producer):
             return True

@@ -1,4 +1,4 @@
-"""What readers were given, and what they should have been given.
+"""The records that readers were given, and those that they should have been given.
 
 Answers to: nothing in Kafka; the readers' part of the history checker. Pure.
 """
@@ -17,7 +17,7 @@ _UNPLACED = -1
 
 @dataclass(slots=True)
 class _Span:
-    """What a reader was given in one go, from where it was positioned."""
+    """The records that a reader was given since it was positioned."""
 
     reader: str
     partition: str
@@ -34,7 +34,7 @@ class _Span:
 
 
 class Readers:
-    """All of them."""
+    """All readers."""
 
     def __init__(self, breaches: Breaches, producers: Producers) -> None:
         self._breaches = breaches
@@ -59,7 +59,7 @@ class Readers:
         span.moved(event, event.offset + 1)
         sending = None if event.record is None else self._producers.records.get(event.record)
         if sending is None or event.record is None:
-            self._breaches.add(Rule.WRITTEN, f"{where}: nobody had sent it")
+            self._breaches.add(Rule.WRITTEN, f"{where}: no producer had sent it")
             return
         if sending.partition != event.partition:
             self._breaches.add(Rule.WRITTEN, f"{where}: it was sent to {sending.partition}")
@@ -69,13 +69,13 @@ class Readers:
             sending.transaction.seen = True
 
     def tell(self, logs: Logs) -> None:
-        """What stood where, as they saw it."""
+        """The record at each offset, as the readers saw it."""
         for span in self._spans:
             for offset, record in span.given.items():
                 logs.was_read(span.partition, offset, record)
 
     def check(self, logs: Logs) -> None:
-        """Hold everything that was read against the logs."""
+        """Check everything that was read against the logs."""
         for span in self._spans:
             if logs.is_deleted(span.partition):
                 continue

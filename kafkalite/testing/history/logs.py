@@ -49,7 +49,7 @@ class Logs:
     def may_be_passed_over(self, partition: str, offset: int, producers: Producers) -> bool:
         """Whether a reader may have found nothing at ``offset``, because it was deleted or compacted away.
 
-        A later record of its key removes a record, and so does the end of an aborted transaction. Replicas are compacted
+        A later record of its key removes a record, as does the end of an aborted transaction. Replicas are compacted
         separately, so one replica may still hold a record that another one has removed.
         """
         if offset < self._deleted.get(partition, NOWHERE):

@@ -23,8 +23,8 @@ class Offsets:
     """All committed offsets.
 
     An answer may not be lower than the greatest offset that was acknowledged, or shown to any onlooker, before its
-    request began: so an offset whose commit has an unknown outcome is either shown for ever or never. Only an offset whose
-    request may arrive late, because its connection was lost, may replace a greater one once.
+    request began: so an offset whose commit has an unknown outcome is either shown for ever or never. Only an offset
+    whose request may arrive late, because its connection was lost, may replace a greater one once.
     """
 
     def __init__(self, breaches: Breaches) -> None:

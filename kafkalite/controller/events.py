@@ -105,7 +105,7 @@ class AutoRebalance:
 
 @dataclass(frozen=True, slots=True)
 class UncleanElectionAllowed:
-    """Some topic, or all of them, may from now on be led by whoever is there."""
+    """``unclean.leader.election.enable`` became true for a topic, or for the cluster."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -315,7 +315,7 @@ class IsrUpdates:
         except SessionExpiredError:
             pass
         except ZkError as error:
-            # The controller also watches nothing else: tell it again.
+            # Retry, because this notification is the controller's only source of ISR changes.
             log.info("telling the controller of %d ISR changes failed: %s", len(changed), error)
             if not self._closed:
                 self._clock.call_later(_REREAD_SECONDS, self._tell_again, changed)

@@ -33,7 +33,7 @@ def settle() -> None:
 
 @cache
 def _freeze() -> None:
-    """What is there now stays: no collection looks at it. Not even one before: it would do what this is to prevent."""
+    """Freeze without a collection before: collecting would itself un-share the pages that forked processes share."""
     gc.freeze()
 
 

@@ -64,7 +64,7 @@ class OffsetLayout:
             self._groups.clear()
             self._count = 0
         writes = list(writes)
-        # Again and again, as another batch's doubts may come while this one reads.
+        # Loop, because a concurrent failed write may invalidate what is known while this one reads.
         while new := {(each.group, each.tp.topic): each for each in writes if not self._known(each)}:
             await gather(self._learn(write) for write in new.values())
 

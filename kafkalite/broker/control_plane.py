@@ -94,7 +94,7 @@ class ControlPlane:
 
 
 class ControllerChannel:
-    """A controller's way to the brokers: the port :class:`kafkalite.controller.ports.BrokerChannel`."""
+    """A controller's way to the brokers: the port :class:`kafkalite.controller.channel_manager.BrokerChannel`."""
 
     def __init__(self, client: ControlClient, timeout: float) -> None:
         self._client = client

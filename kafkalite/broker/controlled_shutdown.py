@@ -13,7 +13,7 @@ from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
-from kafkalite.controller.ports import BrokerChannel
+from kafkalite.controller.channel_manager import BrokerChannel
 
 log = logging.getLogger(__name__)
 

@@ -110,9 +110,9 @@ class BrokerServer:
             self._channel,
             self._clock,
             controller_config(config.values),
+            self._controller_changed,
             edges.rng,
         )
-        self._controller.on_change = self._controller_changed
         config.dynamic.on_change(lambda _: self._controller.reconfigure(controller_config(config.dynamic.values)))
         self._config_watcher.on_unclean_allowed = self._controller.unclean_election_allowed
         self._topics = TopicAdmin(stores.topics, stores.admin, self._metadata, config.dynamic, self._clock, edges.rng)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kafkalite.broker.config import BrokerConfig
-from kafkalite.controller.ports import ControllerConfig
+from kafkalite.controller.controller_config import ControllerConfig
 from kafkalite.network.limits import NetworkLimits
 from kafkalite.replication.replication_config import ReplicationConfig
 

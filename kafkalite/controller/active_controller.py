@@ -1,4 +1,4 @@
-"""One term of office: what belongs to a controller from its claim to its resignation.
+"""The active controller: its state during one controller epoch, from the claim to the resignation.
 
 Answers to: the state of ``kafka.controller.KafkaController`` that ``onControllerResignation`` clears. Reactor shell.
 """
@@ -10,9 +10,9 @@ import random
 from collections.abc import Callable, Sequence
 
 from kafkalite.controller.channel_manager import ControllerChannelManager
+from kafkalite.controller.controller_config import ControllerConfig
 from kafkalite.controller.controller_context import ControllerContext
 from kafkalite.controller.events import Event, PartitionModifications, ReassignmentProgress
-from kafkalite.controller.ports import ControllerConfig
 from kafkalite.controller.request_batch import ControllerBrokerRequestBatch
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, write_claimed
 from kafkalite.zk.stores.fenced_write import OpResult
@@ -23,7 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class ActiveController:
-    """Claim, context, stores, batch and sender of one term. ``put`` queues an event for the controller's lane."""
+    """Claim, context, stores, request batch and channels of one controller epoch.
+
+    ``put`` queues an event for the controller's lane.
+    """
 
     def __init__(
         self,
@@ -31,7 +34,7 @@ class ActiveController:
         claim: Claim,
         stores: Stores,
         config: ControllerConfig,
-        sender: ControllerChannelManager,
+        channels: ControllerChannelManager,
         put: Callable[[Event], None],
         rng: random.Random,
     ) -> None:
@@ -39,7 +42,7 @@ class ActiveController:
         self.claim = claim
         self.stores = stores
         self.config = config
-        self.sender = sender
+        self.channels = channels
         self.rng = rng
         self.context = ControllerContext()
         self.batch = ControllerBrokerRequestBatch(self.context, broker_id, claim.epoch)
@@ -53,43 +56,42 @@ class ActiveController:
         return self.claim.epoch
 
     def check(self) -> None:
-        """Raise :class:`ClaimLostError` where the term is over: nothing may be written or sent any more."""
+        """Raise :class:`ClaimLostError` once this broker has resigned: it must not write or send any more."""
         if self.over:
             raise ClaimLostError("/controller", f"the term of controller epoch {self.claim.epoch} is over")
 
     def end(self) -> None:
-        """Resign: what is under way fails at its next write, and nothing more is sent."""
+        """Resign: the event that is being handled fails at its next write, and nothing more is sent."""
         self.over = True
-        self.sender.close()
+        self.channels.close()
 
     def put(self, event: Event) -> None:
-        """Queue an event, unless the term is over."""
+        """Queue an event, unless this broker has resigned."""
         if not self.over:
             self._put(event)
 
     async def commit(self, groups: Sequence[Sequence[Op]]) -> list[list[OpResult] | ZkError]:
-        """Write, fenced by the claim; refused groups are errors in their place. Raises ``ClaimLostError``."""
+        """Write under the claim; refused groups are errors in their place. Raises ``ClaimLostError``."""
         self.check()
         results = await write_claimed(self.stores.client, self.claim, groups)
         self.check()
         return results
 
-    async def commit_all(self, ops: Sequence[Op]) -> None:
-        """Write ``ops``, each for itself; znodes that are not there (any more) do not matter."""
+    async def commit_each(self, ops: Sequence[Op]) -> None:
+        """Write ``ops``, each by itself; operations on znodes that do not exist (any more) are skipped."""
         for result in await self.commit([[op] for op in ops]):
             if isinstance(result, ZkError) and not isinstance(result, NoNodeError):
                 raise result
 
     def flush(self) -> None:
-        """Send what the batch holds."""
+        """Send the requests that the batch holds."""
         for broker, request in self.batch.take():
-            self.sender.send(broker, request)
+            self.channels.send(broker, request)
 
-    # Watches: a callback only queues.
+    # Watches: their callbacks only queue events.
 
     def watch(self, event: Event) -> Watch:
-        """A watch that queues ``event``. A lost connection queues nothing: the whole term begins anew after it."""
-
+        """A watch that queues ``event``. A lost connection queues nothing, because everything is read anew after it."""
         known = self._watches.get(event)
         if known is not None:
             return known
@@ -98,7 +100,7 @@ class ActiveController:
             if seen.type is not EventType.LOST:
                 self.put(event)
 
-        # Always the same callable for the same event, so that watching twice is watching once.
+        # The same callable for the same event, because a second watch would fire beside the first.
         return self._watches.setdefault(event, fired)
 
     def on_topic(self, seen: WatchEvent) -> None:

@@ -1,4 +1,4 @@
-"""Brokers that come, go, come back, want to stop, or lose a log directory.
+"""Brokers that register, fail, restart, shut down, or lose a log directory.
 
 Answers to: ``KafkaController.{processBrokerChange,onBrokerStartup,onBrokerFailure,onReplicasBecomeOffline,
 doControlledShutdown,processLogDirEventNotification,processLeaderAndIsrResponseReceived}``. Reactor shell.
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerEvents:
-    """What the controller does about ``/brokers/ids`` and about what brokers say of themselves."""
+    """Handles changes of ``/brokers/ids``, and what brokers report about themselves."""
 
     def __init__(self, active: ActiveController, machine: PartitionStateMachine, deletion: TopicDeletion) -> None:
         self._active = active
@@ -33,8 +33,8 @@ class BrokerEvents:
     async def brokers_changed(self) -> None:
         """Compare the registered brokers with those known.
 
-        All brokers that came count before any partition is planned for. So a broker that went and one that restarted
-        uncleanly are told apart, although both are seen at once: the partition waits for the one that went.
+        The context has all new brokers before the first election. So a broker that failed and one that restarted
+        uncleanly are told apart, although both are seen at once: the partition waits for the failed one.
         """
         active = self._active
         context = active.context
@@ -57,18 +57,18 @@ class BrokerEvents:
         )
         for broker_id in went | bounced:
             context.remove_broker(broker_id)
-            active.sender.remove_broker(broker_id)
+            active.channels.remove_broker(broker_id)
         for broker_id in moved:
             context.brokers[broker_id] = live[broker_id]
-            active.sender.update_broker(live[broker_id])
+            active.channels.update_broker(live[broker_id])
         for broker_id in sorted(came | bounced):
             context.brokers[broker_id] = live[broker_id]
-            active.sender.add_broker(live[broker_id])
+            active.channels.add_broker(live[broker_id])
         if went or bounced:
             await self._failed(went, bounced)
         if came or bounced:
             await self._started(came | bounced)
-        active.batch.brokers_changed()
+        active.batch.add_live_brokers()
 
     async def _failed(self, went: Collection[int], bounced: Collection[int]) -> None:
         broker_ids = {*went, *bounced}
@@ -81,7 +81,7 @@ class BrokerEvents:
         active = self._active
         context = active.context
         reason = f"broker {_numbers(ids)} started"
-        active.batch.everything(ids)
+        active.batch.add_all_metadata(ids)
         partitions = [tp for tp in context.partitions_on(ids) if not context.is_deleting(tp)]
         await self._machine.create([tp for tp in partitions if tp not in context.states], reason)
         await self._machine.drop_offline([tp for tp in partitions if tp in context.states], reason)
@@ -90,8 +90,8 @@ class BrokerEvents:
             for broker_id in ids if state is not None else ():
                 assert state is not None
                 if broker_id in state.replicas:
-                    active.batch.order(broker_id, state)
-        await self._machine.elect_unled(reason)
+                    active.batch.add_leader_and_isr(broker_id, state)
+        await self._machine.elect_leaderless(reason)
         if any(ids & set(context.states[tp].assignment.target) for tp in context.reassigning if tp in context.states):
             active.put(ReassignmentProgress())
         await self._deletion.replicas_back(ids)
@@ -123,12 +123,12 @@ class BrokerEvents:
             if state.leader == broker.id:
                 left.append((topic_partition, ErrorCode.NONE))
             elif broker.id not in state.isr:
-                # It has nothing more to fetch; were it to follow, the new leader would take it back into the ISR.
-                active.batch.stop(broker.id, topic_partition, state.leader_epoch, delete=False)
+                # A replica that went on fetching would be taken back into the ISR by the new leader.
+                active.batch.add_stop_replica(broker.id, topic_partition, state.leader_epoch, delete=False)
         return ControlResponse(ErrorCode.NONE, tuple(left))
 
     async def log_dirs_failed(self) -> None:
-        """Ask brokers whose log directory failed, or refused a log, for what they serve: by a LeaderAndIsr for all."""
+        """Send a LeaderAndIsr for all replicas to brokers whose log directory failed, to learn which are offline."""
         active = self._active
         context = active.context
         names, broker_ids = await active.stores.notifications.log_dir_events(active.watch(LogDirEvent()))
@@ -138,31 +138,31 @@ class BrokerEvents:
             partitions = context.partitions_on([broker_id])
             for topic_partition in partitions:
                 if topic_partition in context.states and not context.is_deleting(topic_partition):
-                    active.batch.order(broker_id, context.states[topic_partition])
-            # They get no LeaderAndIsr, so that only the answer to a StopReplica can say whether they are offline still.
-            dying = [tp for tp in partitions if context.is_deleting(tp)]
-            context.offline_dirs.get(broker_id, set()).difference_update(dying)
-            await self._deletion.directory_back(broker_id, dying)
-        await active.commit_all([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in names])
+                    active.batch.add_leader_and_isr(broker_id, context.states[topic_partition])
+            # Replicas that are being deleted get no LeaderAndIsr: the answer to StopReplica says if they are offline.
+            deleted = [tp for tp in partitions if context.is_deleting(tp)]
+            context.offline_dirs.get(broker_id, set()).difference_update(deleted)
+            await self._deletion.directory_back(broker_id, deleted)
+        await active.commit_each([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in names])
 
     async def leader_and_isr_answered(self, event: LeaderAndIsrAnswered) -> None:
-        """Replicas that answered KAFKA_STORAGE_ERROR are offline; those that answered well are not (any more)."""
+        """Replicas with KAFKA_STORAGE_ERROR are offline; replicas without an error are online (again)."""
         context = self._active.context
         broker = context.brokers.get(event.broker_id)
         if broker is None or broker.epoch != event.broker_epoch:
             return
         offline = context.offline_dirs.setdefault(event.broker_id, set())
-        news = [tp for tp in event.offline if tp not in offline and context.assignment(tp) is not None]
+        newly_offline = [tp for tp in event.offline if tp not in offline and context.assignment(tp) is not None]
         back = [tp for tp in event.online if tp in offline]
-        offline.update(news)
+        offline.update(newly_offline)
         offline.difference_update(back)
-        if news:
-            log.warning("broker %d: log directory of %s failed", broker.id, ", ".join(map(str, news)))
-            await self._machine.drop_offline(news, f"log directory on broker {broker.id} failed")
-            self._deletion.replicas_lost([broker.id], news)
+        if newly_offline:
+            log.warning("broker %d: log directory of %s failed", broker.id, ", ".join(map(str, newly_offline)))
+            await self._machine.drop_offline(newly_offline, f"log directory on broker {broker.id} failed")
+            self._deletion.replicas_lost([broker.id], newly_offline)
         if back:
             serving = [tp for tp in back if not context.is_deleting(tp)]
-            await self._machine.settle(serving, f"log directory on broker {broker.id} is back")
+            await self._machine.bring_online(serving, f"log directory on broker {broker.id} is back")
             await self._deletion.directory_back(broker.id, back)
 
 

@@ -1,28 +1,57 @@
-"""One queue a broker, so that a broker that does not answer holds up nobody else.
+"""The controller's channels: for each broker one queue of requests, and what the broker's responses mean.
 
-Answers to: ``kafka.controller.{ControllerChannelManager,RequestSendThread}``. Reactor shell.
+Answers to: ``kafka.controller.{ControllerChannelManager,ControllerBrokerStateInfo,RequestSendThread}`` and
+``KafkaController.{processLeaderAndIsrResponseReceived,processTopicDeletionStopReplicaResponseReceived}`` (how it
+reads the response). Reactor shell.
+
+A broker that does not answer holds up no other broker. What waits for it is merged, where Kafka's queue grows without
+bound: a later value for a partition replaces the one that waits, so at most three requests wait, LeaderAndIsr,
+UpdateMetadata and StopReplica. Topic ids are part of the keys: a value for a deleted topic is not replaced by one for a
+later topic of the same name.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
-from kafkalite.cluster.control import ControlRequest, ControlResponse
-from kafkalite.cluster.model import Broker
+from kafkalite.cluster.control import (
+    EPOCH_DURING_DELETE,
+    ControlRequest,
+    ControlResponse,
+    LeaderAndIsrRequest,
+    StopReplicaPartitionState,
+    StopReplicaRequest,
+    UpdateMetadataRequest,
+)
+from kafkalite.cluster.metadata import LEADER_DURING_DELETE
+from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, spawn
-from kafkalite.controller.pending_requests import PendingRequests
-from kafkalite.controller.ports import BrokerChannel
+from kafkalite.common.types import TopicPartition
+from kafkalite.controller.events import LeaderAndIsrAnswered, StopReplicaAnswered
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 OnResponse = Callable[[Broker, ControlRequest, ControlResponse], None]
+_Key = tuple[TopicPartition, uuid.UUID]
+_GONE = (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+_FENCED = (ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.STALE_BROKER_EPOCH)
+
+
+class BrokerChannel(Protocol):
+    """The way to the brokers' control-plane listeners (also to this very broker's)."""
+
+    def send(self, broker: Broker, request: ControlRequest) -> Awaitable[ControlResponse]:
+        """Deliver ``request``. Fails with any exception when the broker cannot be reached or does not answer."""
 
 
 class ControllerChannelManager:
-    """Delivers requests in order to each broker, again and again while that broker (of the same epoch) is there and
-    has not taken them.
+    """Delivers requests to each broker in order, and repeats each until the broker (of the same epoch) has answered.
 
     One request at a time is under way to a broker; those that wait behind it are merged. ``on_response`` is called
     once for each request that was answered; after :meth:`close` for none.
@@ -37,25 +66,25 @@ class ControllerChannelManager:
         self._closed = False
 
     def add_broker(self, broker: Broker) -> None:
-        """A broker came, or came back: what was meant for its former incarnation is dropped."""
+        """A broker registered: requests for its former incarnation are dropped."""
         self.remove_broker(broker.id)
         if not self._closed:
             self._queues[broker.id] = _BrokerQueue(broker, self._channel, self._clock, self._backoff, self._on_response)
 
     def update_broker(self, broker: Broker) -> None:
-        """The same incarnation of a broker is reached elsewhere from now on."""
+        """The same incarnation of a broker has other endpoints from now on."""
         queue = self._queues.get(broker.id)
         if queue is not None:
             queue.broker = broker
 
     def remove_broker(self, broker_id: int) -> None:
-        """The broker went: drop what waits for it."""
+        """The broker's registration is gone: drop the requests that wait for it."""
         queue = self._queues.pop(broker_id, None)
         if queue is not None:
             queue.close()
 
     def send(self, broker: Broker, request: ControlRequest) -> None:
-        """Queue ``request``; dropped where the broker is no longer there."""
+        """Queue ``request``; it is dropped where this incarnation of the broker is no longer registered."""
         queue = self._queues.get(broker.id)
         if queue is not None and queue.broker.epoch == broker.epoch:
             queue.put(request)
@@ -66,7 +95,7 @@ class ControllerChannelManager:
         return 0 if queue is None else queue.depth
 
     def close(self) -> None:
-        """We are not the controller any more: drop everything."""
+        """This broker is no longer the controller: drop every request."""
         self._closed = True
         for broker_id in list(self._queues):
             self.remove_broker(broker_id)
@@ -77,7 +106,7 @@ class _BrokerQueue:
         self, broker: Broker, channel: BrokerChannel, clock: Clock, backoff: float, on_response: OnResponse
     ) -> None:
         self.broker = broker
-        self._outbox = PendingRequests()
+        self._pending = PendingRequests()
         self._channel = channel
         self._clock = clock
         self._backoff = backoff
@@ -87,20 +116,20 @@ class _BrokerQueue:
 
     @property
     def depth(self) -> int:
-        return len(self._outbox) + self._running
+        return len(self._pending) + self._running
 
     def put(self, request: ControlRequest) -> None:
-        self._outbox.put(request)
+        self._pending.put(request)
         if not self._running:
             self._running = True
             spawn(self._drain(), f"requests to broker {self.broker.id}")
 
     def close(self) -> None:
         self._closed = True
-        self._outbox.clear()
+        self._pending.clear()
 
     async def _drain(self) -> None:
-        while (request := self._outbox.take()) is not None:
+        while (request := self._pending.take()) is not None:
             response = await self._deliver(request)
             if response is None:
                 break
@@ -108,7 +137,7 @@ class _BrokerQueue:
         self._running = False
 
     async def _deliver(self, request: ControlRequest) -> ControlResponse | None:
-        """The broker's answer, however many attempts it takes; ``None`` where the queue was closed meanwhile."""
+        """The broker's response, after as many attempts as it takes; ``None`` where the queue was closed meanwhile."""
         failures = 0
         while True:
             try:
@@ -119,17 +148,119 @@ class _BrokerQueue:
                 if not self._closed:
                     log.log(level, "%s to broker %d failed: %s", type(request).__name__, self.broker.id, error)
             else:
-                # Where the broker refuses the epoch, it has registered anew, and this queue is about to be closed; or
-                # it has not heard of its registration yet, because the controller's watch was faster.
+                # A broker that refuses the epoch has registered anew, and this queue is about to be closed; or it does
+                # not know its own registration yet, because the controller's watch was faster than its answer.
                 if self._closed or response.error is not ErrorCode.STALE_BROKER_EPOCH:
                     return None if self._closed else response
             if not await self._pause():
                 return None
 
     async def _pause(self) -> bool:
-        """Wait before the next attempt; whether there is to be one."""
+        """Wait before the next attempt. Returns ``False`` where the queue was closed meanwhile."""
         if not self._closed:
             over: Future[None] = Future()
             self._clock.call_later(self._backoff, over.callback, None)
             await over
         return not self._closed
+
+
+class PendingRequests:
+    """The requests of one controller epoch that wait for one incarnation of a broker, merged."""
+
+    def __init__(self) -> None:
+        self._states: dict[_Key, LeaderAndIsr] = {}
+        self._metadata: dict[_Key, LeaderAndIsr] = {}
+        self._stops: dict[_Key, StopReplicaPartitionState] = {}
+        self._leader_and_isr: LeaderAndIsrRequest | None = None
+        self._update_metadata: UpdateMetadataRequest | None = None
+        self._stop_replica: StopReplicaRequest | None = None
+
+    def __len__(self) -> int:
+        return sum(request is not None for request in (self._leader_and_isr, self._update_metadata, self._stop_replica))
+
+    def put(self, request: ControlRequest) -> None:
+        """Merge ``request``: for each replica the later of LeaderAndIsr and StopReplica counts."""
+        if isinstance(request, LeaderAndIsrRequest):
+            self._leader_and_isr = request
+            for state in request.states:
+                key = (state.topic_partition, state.topic_id)
+                self._stops.pop(key, None)
+                _put_last(self._states, key, state)
+        elif isinstance(request, UpdateMetadataRequest):
+            self._update_metadata = request
+            for state in request.states:
+                if state.leader == LEADER_DURING_DELETE:
+                    for key in [key for key in self._metadata if key[1] == state.topic_id]:
+                        del self._metadata[key]
+                _put_last(self._metadata, (state.topic_partition, state.topic_id), state)
+        elif isinstance(request, StopReplicaRequest):
+            self._stop_replica = request
+            for stop in request.partitions:
+                key = (stop.topic_partition, stop.topic_id)
+                self._states.pop(key, None)
+                _put_last(self._stops, key, stop)
+        else:
+            raise TypeError(f"{type(request).__name__} is not for a broker's queue")
+
+    def take(self) -> ControlRequest | None:
+        """The next request, ``None`` where no request waits."""
+        request: ControlRequest | None = None
+        if self._leader_and_isr is not None:
+            request = replace(self._leader_and_isr, states=tuple(self._states.values()))
+            self._leader_and_isr, self._states = None, {}
+        elif self._update_metadata is not None:
+            request = replace(self._update_metadata, states=tuple(self._metadata.values()))
+            self._update_metadata, self._metadata = None, {}
+        elif self._stop_replica is not None:
+            request = replace(self._stop_replica, partitions=tuple(self._stops.values()))
+            self._stop_replica, self._stops = None, {}
+        return request
+
+    def clear(self) -> None:
+        """Drop the requests that wait."""
+        while self.take() is not None:
+            pass
+
+
+def _put_last(values: dict[_Key, T], key: _Key, value: T) -> None:
+    """Put ``value`` at the end, also where an earlier value of ``key`` stood before others."""
+    values.pop(key, None)
+    values[key] = value
+
+
+def leader_and_isr_answer(
+    broker: Broker,
+    request: LeaderAndIsrRequest,
+    response: ControlResponse,
+    offline_dirs: Mapping[int, Collection[TopicPartition]],
+) -> LeaderAndIsrAnswered | None:
+    """The replicas of ``request`` that are newly offline, or online again; ``None`` where there are none."""
+    if response.error is not ErrorCode.NONE:
+        return None
+    errors = dict(response.partitions)
+    known = offline_dirs.get(broker.id, ())
+    offline = tuple(tp for tp, error in errors.items() if error is ErrorCode.KAFKA_STORAGE_ERROR and tp not in known)
+    online: tuple[TopicPartition, ...] = ()
+    if known:
+        asked = (state.topic_partition for state in request.states)
+        online = tuple(tp for tp in asked if tp in known and errors.get(tp, ErrorCode.NONE) is ErrorCode.NONE)
+    if not offline and not online:
+        return None
+    return LeaderAndIsrAnswered(broker.id, broker.epoch, offline, online)
+
+
+def stop_replica_answer(
+    broker: Broker, request: StopReplicaRequest, response: ControlResponse
+) -> StopReplicaAnswered | None:
+    """Which logs of topics that are being deleted are gone; ``None`` where the request deletes no such log.
+
+    The response to a fenced request is ignored: the broker registered anew, or this broker is no longer the controller,
+    and either is an event of its own.
+    """
+    dying = [p.topic_partition for p in request.partitions if p.delete and p.leader_epoch == EPOCH_DURING_DELETE]
+    if not dying or response.error in _FENCED:
+        return None
+    errors = dict(response.partitions)
+    deleted = tuple(tp for tp in dying if errors.get(tp, response.error) in _GONE)
+    failed = tuple(tp for tp in dying if errors.get(tp, response.error) not in _GONE)
+    return StopReplicaAnswered(broker.id, broker.epoch, deleted, failed)

@@ -1,10 +1,11 @@
-"""The controller: one broker of the cluster decides who leads what.
+"""The controller: one broker of the cluster elects the leaders of all partitions.
 
 Answers to: ``kafka.controller.KafkaController`` (election, event loop) and ``ControllerEventManager``. Reactor shell.
 
-Every broker has a Controller; whoever creates ``/controller`` (and raises ``/controller_epoch`` in the same
-transaction) is active. Callbacks of watches, timers and brokers only queue events; one lane takes one event to its
-end. A term ends at once with our ZooKeeper session, and with the first write whose check of the epoch fails.
+Every broker has a Controller; the one that creates ``/controller`` (and raises ``/controller_epoch`` in the same
+transaction) is active. Callbacks of watches, timers and brokers only queue events; one lane handles one event
+completely before the next. The controller resigns as soon as its ZooKeeper session ends, and at the first write whose
+check of the epoch fails.
 """
 
 from __future__ import annotations
@@ -28,25 +29,26 @@ from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller import events
 from kafkalite.controller.active_controller import ActiveController
-from kafkalite.controller.channel_manager import ControllerChannelManager
+from kafkalite.controller.channel_manager import (
+    BrokerChannel,
+    ControllerChannelManager,
+    leader_and_isr_answer,
+    stop_replica_answer,
+)
+from kafkalite.controller.controller_config import ControllerConfig
 from kafkalite.controller.event_processor import ControllerEventProcessor
-from kafkalite.controller.ports import BrokerChannel, ControllerConfig
-from kafkalite.controller.replica_leader_elections import ElectionType
-from kafkalite.controller.responses import leader_and_isr_answer, stop_replica_answer
+from kafkalite.controller.replica_leader_elections import Answer, ElectionType
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.stores import Stores
 from kafkalite.zk.zk_client import EventType, SessionExpiredError, SessionState, WatchEvent, ZkError
 from kafkalite.zk.znodes.claims import CLUSTER, CONTROLLER, CONTROLLER_EPOCH
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
-__all__ = ["BrokerChannel", "Controller", "ControllerConfig", "ElectionType"]
-
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-Answer = tuple[ErrorCode, str]
 
 _RETRY = 1.0
-"""Seconds until an event whose ZooKeeper operation failed is made good by reading everything anew."""
+"""Seconds until everything is read anew after an event whose ZooKeeper operation failed."""
 _RETRY_AFTER_BUG = 30.0
 _MEND_CLAIM = f"delete {CONTROLLER}: the brokers elect at once"
 _MEND_EPOCH = (
@@ -54,11 +56,11 @@ _MEND_EPOCH = (
     "delete it: brokers refuse a controller whose epoch is lower than before)"
 )
 _FIRST_REBALANCE = 5.0
-"""Seconds from the beginning of a term to the first look at the balance of leaderships."""
+"""Seconds from becoming controller to the first check of the balance of leaderships."""
 
 
 class Controller:
-    """Runs in every broker; active in one. ``on_change`` is told the id of whoever is active (-1: nobody)."""
+    """Runs in every broker, active in one. ``on_change`` is called with the active controller's id, -1 without one."""
 
     def __init__(
         self,
@@ -67,10 +69,11 @@ class Controller:
         channel: BrokerChannel,
         clock: Clock,
         config: ControllerConfig,
+        on_change: Callable[[int], None],
         rng: random.Random | None = None,
     ) -> None:
         self.broker_id = broker_id
-        self.on_change: Callable[[int], None] = lambda _: None
+        self._on_change = on_change
         self._stores = stores
         self._channel = channel
         self._clock = clock
@@ -98,11 +101,11 @@ class Controller:
         return self._epoch
 
     def start(self) -> None:
-        """Stand for election; returns at once."""
+        """Begin the election; returns at once."""
         self._put(events.Elect())
 
     async def stop(self) -> None:
-        """Give the controllership up (where we have it) and stop."""
+        """Stop; an active controller gives its claim up."""
         self._stopped = True
         processor = self._processor
         self._resign("this broker stops")
@@ -122,11 +125,11 @@ class Controller:
             self._resign("our ZooKeeper session expired")
             self._announce(-1)
         elif state is SessionState.CONNECTED:
-            # Watches are gone with the connection, and events may have failed: begin anew from what is there.
+            # The connection took its watches with it, and events may have failed: read everything anew.
             self._put(events.Reload() if self._processor is not None else events.Elect())
 
     def reconfigure(self, config: ControllerConfig) -> None:
-        """Settings that are obeyed live: whether brokers allow unclean elections."""
+        """Take over changed settings; where unclean elections become allowed, leaderless partitions are elected."""
         allowed = config.unclean_leader_election and not self._config.unclean_leader_election
         self._config = config
         if self._processor is not None:
@@ -135,13 +138,13 @@ class Controller:
             self.unclean_election_allowed()
 
     def unclean_election_allowed(self) -> None:
-        """A topic's configuration, or the brokers', allows unclean elections: those who wait for a leader get one."""
+        """A topic's configuration, or the brokers', allows unclean elections: elect for leaderless partitions."""
         self._put(events.UncleanElectionAllowed())
 
-    # What APIs and brokers ask for
+    # Requests of APIs and brokers
 
     async def controlled_shutdown(self, request: ControlledShutdownRequest) -> ControlResponse:
-        """Move leaderships off a broker that wants to stop; the answer lists what it still leads."""
+        """Move leaderships off a broker that shuts down; the answer lists the partitions that it still leads."""
         try:
             return await self._call(
                 "controlled shutdown", lambda processor: processor.brokers.controlled_shutdown(request)
@@ -217,7 +220,7 @@ class Controller:
             self._resign(str(error))
             self._put(events.Elect())
         elif isinstance(error, SessionExpiredError):
-            # Election comes with the next session.
+            # The next session begins with an election.
             self._resign(str(error))
         elif isinstance(error, MalformedZnodeError):
             self._malformed(event, str(error))
@@ -225,12 +228,12 @@ class Controller:
             log.warning("%r failed, everything is read anew: %s", event, error)
             self._clock.call_later(_RETRY, self._recover)
         elif not isinstance(error, ApiError):
-            # An error in the controller itself: what it knows may be half of the truth, so it reads all of it again.
+            # A defect of the controller: its context may be half updated, so it reads everything again.
             self._clock.call_later(_RETRY_AFTER_BUG, self._recover)
             raise error
 
     def _malformed(self, event: events.Event, why: str) -> None:
-        """A znode was written by hand, and wrongly. The election is tried again until the claim's are mended."""
+        """A malformed znode, written by hand. An election is tried again until the znodes of the claim are mended."""
         if not isinstance(event, (events.Elect, events.Reload)):
             log.error("%r is ignored until the znode is mended: %s", event, why)
             return
@@ -258,13 +261,13 @@ class Controller:
                 return
             claim = await self._stores.controller_claims.claim(CLUSTER, self.broker_id)
             if sessions != self._sessions or self._stopped:
-                # What was claimed went with the session; when stopping, the session is about to end.
+                # The claim ended with its session; a broker that stops is about to end its session.
                 return
             if claim is not None:
                 await self._begin(claim, {})
                 return
             if current is not None:
-                # The claim of our own former session: the watch sees it go.
+                # It is the claim of our own former session: the watch sees its deletion.
                 log.info("the claim of our former session still stands")
                 return
 
@@ -280,8 +283,8 @@ class Controller:
             self._resign("somebody else is the controller")
             self._put(events.Elect())
             return
-        # A write of before the connection went may be on its way still: were it taken after the states were read, this
-        # controller would believe what is no longer so.
+        # A write that was sent before the connection was lost may still arrive. If it took effect after the states were
+        # read, the context would be outdated.
         claim = await self._stores.controller_claims.renew(processor.active.claim)
         if processor is not self._processor:
             return
@@ -290,8 +293,8 @@ class Controller:
         await self._begin(claim, processor.active.context.shutting_down)
 
     async def _begin(self, claim: Claim, shutting_down: Mapping[int, int]) -> None:
-        sender = ControllerChannelManager(self._channel, self._clock, self._config.retry_backoff, self._on_response)
-        active = ActiveController(self.broker_id, claim, self._stores, self._config, sender, self._put, self._rng)
+        channels = ControllerChannelManager(self._channel, self._clock, self._config.retry_backoff, self._on_response)
+        active = ActiveController(self.broker_id, claim, self._stores, self._config, channels, self._put, self._rng)
         processor = self._processor = ControllerEventProcessor(active)
         self._epoch = claim.epoch
         self._complaint = ""
@@ -316,9 +319,9 @@ class Controller:
     def _announce(self, controller_id: int) -> None:
         if controller_id != self._active_id:
             self._active_id = controller_id
-            self.on_change(controller_id)
+            self._on_change(controller_id)
 
-    # Callbacks: they only queue.
+    # Callbacks: they only queue events.
 
     def _on_controller(self, seen: WatchEvent) -> None:
         if seen.type is EventType.LOST:

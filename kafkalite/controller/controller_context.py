@@ -1,4 +1,4 @@
-"""All that the controller knows, in one place, with the indexes that keep an event's cost at what changed.
+"""The controller's picture of the cluster, with indexes that keep the cost of an event at what changed.
 
 Answers to: ``kafka.controller.ControllerContext``. Pure: it changes only in memory, after ZooKeeper has been written.
 """
@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import ZERO_UUID, TopicPartition
-from kafkalite.controller import partition_states, replica_states
-from kafkalite.controller.partition_states import PartitionState
-from kafkalite.controller.replica_states import ReplicaState
+from kafkalite.controller.partition_states import PartitionState, check_partition_transition
+from kafkalite.controller.replica_states import ReplicaState, check_replica_transition
 from kafkalite.zk.znodes.topics import TopicAssignment
 
 
@@ -37,18 +36,18 @@ class Topic:
 
 @dataclass(slots=True)
 class Deletion:
-    """A topic on its way out. ``blocked`` says why it has to wait, empty where it has not."""
+    """A topic that is being deleted. ``blocked`` says why the deletion has to wait, empty where it need not."""
 
     blocked: str = ""
 
 
 @dataclass(slots=True)
 class ControllerContext:
-    """The cluster in the controller's eyes.
+    """The cluster as the controller knows it.
 
     ``brokers`` are registered, those in ``shutting_down`` (with the broker epoch in which each asked to stop) among
-    them. ``offline_dirs`` are the replicas, by broker, whose log directory failed. ``unled`` are the partitions that
-    are NEW or OFFLINE: to be tried again when a broker comes.
+    them. ``offline_dirs`` are the replicas, by broker, whose log directory failed. ``leaderless`` are the
+    partitions that are NEW or OFFLINE: elections are tried again when a broker comes.
     """
 
     brokers: dict[int, Broker] = field(default_factory=dict)
@@ -56,14 +55,14 @@ class ControllerContext:
     offline_dirs: dict[int, set[TopicPartition]] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
     states: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
-    phases: dict[TopicPartition, PartitionState] = field(default_factory=dict)
-    replicas: dict[TopicPartition, dict[int, ReplicaState]] = field(default_factory=dict)
-    unled: set[TopicPartition] = field(default_factory=set)
+    partition_states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    replica_states: dict[TopicPartition, dict[int, ReplicaState]] = field(default_factory=dict)
+    leaderless: set[TopicPartition] = field(default_factory=set)
     reassigning: set[TopicPartition] = field(default_factory=set)
     deleting: dict[str, Deletion] = field(default_factory=dict)
     _by_broker: dict[int, set[TopicPartition]] = field(default_factory=dict)
 
-    # Who is there
+    # Brokers
 
     def is_online(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Whether a replica can serve: broker registered and not about to stop, log directory in order."""
@@ -99,7 +98,7 @@ class ControllerContext:
     # Topics and partitions
 
     def put_topic(self, name: str, assignment: TopicAssignment, version: int) -> list[TopicPartition]:
-        """Take over an assignment as read or written; returns the partitions that were not known before."""
+        """Put in an assignment as read or written; returns the partitions that are new."""
         topic = self.topics.get(name)
         if topic is None:
             topic = self.topics[name] = Topic(name, assignment.topic_id or ZERO_UUID, version, {})
@@ -131,7 +130,7 @@ class ControllerContext:
             self.states[topic_partition] = state.with_(assignment=assignment, topic_id=topic.topic_id)
 
     def assignment(self, topic_partition: TopicPartition) -> PartitionAssignment | None:
-        """Who holds the replicas, or ``None`` where there is no such partition."""
+        """The partition's assignment, or ``None`` where there is no such partition."""
         topic = self.topics.get(topic_partition.topic)
         return None if topic is None else topic.partitions.get(topic_partition.partition)
 
@@ -164,9 +163,9 @@ class ControllerContext:
             for offline in self.offline_dirs.values():
                 offline.discard(topic_partition)
             self.states.pop(topic_partition, None)
-            self.phases.pop(topic_partition, None)
-            self.replicas.pop(topic_partition, None)
-            self.unled.discard(topic_partition)
+            self.partition_states.pop(topic_partition, None)
+            self.replica_states.pop(topic_partition, None)
+            self.leaderless.discard(topic_partition)
             self.reassigning.discard(topic_partition)
 
     def is_deleting(self, topic_partition: TopicPartition) -> bool:
@@ -174,7 +173,7 @@ class ControllerContext:
         return topic_partition.topic in self.deleting
 
     def set_state(self, state: LeaderAndIsr) -> LeaderAndIsr:
-        """Take over a state as read or written, with topic id and assignment as known here."""
+        """Put in a state as read or written, with topic id and assignment of the context."""
         topic_partition = state.topic_partition
         topic = self.topics[state.topic]
         assignment = topic.partitions[state.partition]
@@ -183,51 +182,51 @@ class ControllerContext:
         self.states[topic_partition] = state
         return state
 
-    # Phases
+    # States of partitions and replicas
 
-    def move_partition(self, topic_partition: TopicPartition, phase: PartitionState) -> None:
-        """Change a partition's phase. Raises ``IllegalTransitionError``."""
-        before = self.phases.get(topic_partition, PartitionState.NON_EXISTENT)
-        partition_states.check_transition(topic_partition, before, phase)
-        if phase in (PartitionState.NEW, PartitionState.OFFLINE):
-            self.unled.add(topic_partition)
+    def move_partition(self, topic_partition: TopicPartition, state: PartitionState) -> None:
+        """Change a partition's state. Raises ``IllegalTransitionError``."""
+        before = self.partition_states.get(topic_partition, PartitionState.NON_EXISTENT)
+        check_partition_transition(topic_partition, before, state)
+        if state in (PartitionState.NEW, PartitionState.OFFLINE):
+            self.leaderless.add(topic_partition)
         else:
-            self.unled.discard(topic_partition)
-        if phase is PartitionState.NON_EXISTENT:
-            self.phases.pop(topic_partition, None)
+            self.leaderless.discard(topic_partition)
+        if state is PartitionState.NON_EXISTENT:
+            self.partition_states.pop(topic_partition, None)
         else:
-            self.phases[topic_partition] = phase
+            self.partition_states[topic_partition] = state
 
-    def settle(self, topic_partition: TopicPartition) -> None:
-        """Put a partition that has a state into the phase that follows from it."""
+    def update_partition_state(self, topic_partition: TopicPartition) -> None:
+        """Put a partition that has a state into the state that follows from it."""
         state = self.states[topic_partition]
         led = self.is_reachable(state.leader, topic_partition)
-        if self.phases.get(topic_partition) is None:
+        if self.partition_states.get(topic_partition) is None:
             self.move_partition(topic_partition, PartitionState.NEW)
         self.move_partition(topic_partition, PartitionState.ONLINE if led else PartitionState.OFFLINE)
 
-    def replica_phase(self, topic_partition: TopicPartition, broker_id: int) -> ReplicaState:
+    def replica_state(self, topic_partition: TopicPartition, broker_id: int) -> ReplicaState:
         """Where a replica stands."""
-        return self.replicas.get(topic_partition, {}).get(broker_id, ReplicaState.NON_EXISTENT)
+        return self.replica_states.get(topic_partition, {}).get(broker_id, ReplicaState.NON_EXISTENT)
 
-    def move_replica(self, topic_partition: TopicPartition, broker_id: int, phase: ReplicaState) -> None:
-        """Change a replica's phase. Raises ``IllegalTransitionError``."""
-        before = self.replica_phase(topic_partition, broker_id)
-        replica_states.check_transition(f"{broker_id} of {topic_partition}", before, phase)
-        if phase is ReplicaState.NON_EXISTENT:
-            self.replicas.get(topic_partition, {}).pop(broker_id, None)
+    def move_replica(self, topic_partition: TopicPartition, broker_id: int, state: ReplicaState) -> None:
+        """Change a replica's state. Raises ``IllegalTransitionError``."""
+        before = self.replica_state(topic_partition, broker_id)
+        check_replica_transition(f"{broker_id} of {topic_partition}", before, state)
+        if state is ReplicaState.NON_EXISTENT:
+            self.replica_states.get(topic_partition, {}).pop(broker_id, None)
         else:
-            self.replicas.setdefault(topic_partition, {})[broker_id] = phase
+            self.replica_states.setdefault(topic_partition, {})[broker_id] = state
 
-    def settle_replicas(self, topic_partition: TopicPartition) -> None:
+    def update_replica_states(self, topic_partition: TopicPartition) -> None:
         """Put every replica of a partition that is not being deleted ONLINE or OFFLINE, as its broker is."""
         assignment = self.assignment(topic_partition)
         assert assignment is not None
         for broker_id in assignment.replicas:
             online = self.is_reachable(broker_id, topic_partition)
             wanted = ReplicaState.ONLINE if online else ReplicaState.OFFLINE
-            phase = self.replica_phase(topic_partition, broker_id)
-            if phase is ReplicaState.NON_EXISTENT:
+            state = self.replica_state(topic_partition, broker_id)
+            if state is ReplicaState.NON_EXISTENT:
                 self.move_replica(topic_partition, broker_id, ReplicaState.NEW)
-            if phase is not wanted:
+            if state is not wanted:
                 self.move_replica(topic_partition, broker_id, wanted)

@@ -1,9 +1,9 @@
-"""Who is to lead, and who is in sync after that: every rule for it, as pure functions.
+"""Every rule of leader election, and which ISR follows from it, as pure functions.
 
 Answers to: ``kafka.controller.{PartitionLeaderElectionAlgorithms,Election}``. Pure.
 
-A *planner* takes a partition's present state and answers with the state to be written, with ``None`` where all is as
-it should be, or with :class:`Refused` where nobody can lead. Each written state has a leader epoch one higher.
+A *planner* takes a partition's present state and returns the state to be written, ``None`` where nothing has to
+change, or :class:`Refused` where no replica can lead. Each written state has a leader epoch one higher.
 
 A member of the ISR *may lack records* where its broker started uncleanly since it was last known to be in sync: the
 broker may have lost power, and with it the end of its log. Such a member leaves the ISR as soon as a member that has
@@ -32,7 +32,7 @@ UNKNOWN_START = 0
 
 
 class Brokers(Protocol):
-    """What elections ask about brokers and their replicas."""
+    """What elections must know about brokers and their replicas."""
 
     def is_online(self, broker_id: int, topic_partition: TopicPartition) -> bool:
         """Whether a replica can serve: its broker lives, is not shutting down, and its log directory works."""
@@ -49,7 +49,7 @@ class Brokers(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """No leader could be elected (or the partition changed hands); ``why`` is for people."""
+    """No leader could be elected, or another controller wrote the state; ``why`` is for logs and error messages."""
 
     code: ErrorCode
     why: str
@@ -65,7 +65,7 @@ Planner = Callable[[LeaderAndIsr], Plan]
 def offline_leader(
     assignment: Sequence[int], isr: Collection[int], online: Collection[int], unclean: bool
 ) -> tuple[int, bool] | None:
-    """The first online replica in the ISR; else, where ``unclean``, the first online one at all (second: was it so)."""
+    """The first online replica in the ISR; else, where ``unclean``, the first online one (and ``True``)."""
     for replica in assignment:
         if replica in online and replica in isr:
             return replica, False
@@ -184,7 +184,7 @@ def elect_offline(brokers: Brokers, controller_epoch: int, unclean: bool = False
 
 
 def _elect(state: LeaderAndIsr, brokers: Brokers, controller_epoch: int, unclean: bool) -> LeaderAndIsr | Refused:
-    """Elect a leader that has all records; else, where all of the ISR are back, or ``unclean``, the best there is."""
+    """Elect a leader that has all records; else, where all of the ISR are back, or ``unclean``, the best one online."""
     online = _online(state, brokers)
     complete = complete_isr(state, brokers)
     elected = offline_leader(state.replicas, complete, online, False)
@@ -206,7 +206,7 @@ def _elect(state: LeaderAndIsr, brokers: Brokers, controller_epoch: int, unclean
 
 
 def _not_left_alone(state: LeaderAndIsr, isr: Sequence[int], brokers: Brokers) -> tuple[int, ...]:
-    """``isr``; where it is a single member, with those of the ISR that may have all records although they are gone."""
+    """``isr``; a single member is kept together with absent members of the ISR that may have all records."""
     if len(isr) != 1:
         return tuple(isr)
     return tuple(
@@ -321,10 +321,10 @@ def drop_replicas(brokers: Brokers, controller_epoch: int, registered_anew: Coll
 
 
 def reassign(brokers: Brokers, controller_epoch: int) -> Planner:
-    """Plan for a reassignment that begins or changes: a new leader epoch, and whoever lost its replica leaves the ISR.
+    """Plan for a reassignment that begins or changes: a new leader epoch, and removed replicas leave the ISR.
 
-    The assignment in the state is the new one already. The leader stays unless its replica was taken away. Refused
-    where nobody in the ISR would keep a replica: the data that was acknowledged would be gone.
+    The assignment in the state is the new one already. The leader stays unless its replica was removed. Refused where
+    no member of the ISR would keep a replica, because acknowledged records would be lost.
     """
 
     def plan(state: LeaderAndIsr) -> Plan:

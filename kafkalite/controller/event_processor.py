@@ -1,4 +1,4 @@
-"""The office: the parts of one term put together, and which of them takes which event.
+"""Which part of the controller handles which event, during one controller epoch.
 
 Answers to: ``KafkaController.{onControllerFailover,initializeControllerContext,process}``. Reactor shell.
 """
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class ControllerEventProcessor:
-    """Everything that acts in one term."""
+    """The parts of the active controller, and the handler of each event."""
 
     def __init__(self, active: ActiveController) -> None:
         self.active = active
@@ -54,11 +54,11 @@ class ControllerEventProcessor:
             events.ReassignmentProgress: self._reassignment_progress,
             events.PreferredReplicaElection: lambda _: self.leadership.from_znode(),
             events.AutoRebalance: lambda _: self.leadership.rebalance(),
-            events.UncleanElectionAllowed: lambda _: machine.elect_unled("unclean elections are allowed"),
+            events.UncleanElectionAllowed: lambda _: machine.elect_leaderless("unclean elections are allowed"),
         }
 
     async def handle(self, event: Event) -> object:
-        """Take one event to its end. What was committed is sent even where the rest of the event failed."""
+        """Handle one event completely. What was committed is sent even where the rest of the handling failed."""
         try:
             if isinstance(event, events.Call):
                 return await event.run(self)
@@ -68,10 +68,10 @@ class ControllerEventProcessor:
                 self.active.flush()
 
     async def take_over(self, shutting_down: Mapping[int, int]) -> None:
-        """Read everything, after the claim and in its session; elect where leaders are gone; tell everybody.
+        """Read everything, after the claim and in its session; elect where leaders are gone; send all to all brokers.
 
-        ``shutting_down`` is what this controller knew of brokers that are about to stop before it reads everything
-        anew: such a broker does not ask twice, so it must get no leadership back.
+        ``shutting_down`` are the brokers (with their epochs) that had asked for a controlled shutdown before everything
+        is read anew: a broker asks once, so it must get no leadership back.
         """
         active = self.active
         stores, context = active.stores, active.context
@@ -79,19 +79,19 @@ class ControllerEventProcessor:
         notifications = stores.notifications
         stale_isr, _ = await notifications.isr_changes(active.watch(events.IsrChange()))
         stale_dirs, _ = await notifications.log_dir_events(active.watch(events.LogDirEvent()))
-        # What they announce is read below in any case.
-        await active.commit_all([Delete(f"{ISR_CHANGES}/{name}") for name in stale_isr])
-        await active.commit_all([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in stale_dirs])
+        # The states that they announce are read below in any case.
+        await active.commit_each([Delete(f"{ISR_CHANGES}/{name}") for name in stale_isr])
+        await active.commit_each([Delete(f"{LOG_DIR_EVENTS}/{name}") for name in stale_dirs])
         context.brokers.update(await stores.brokers.live(active.watch(events.BrokerChange())))
         for broker_id, epoch in shutting_down.items():
             if context.broker_epoch(broker_id) != epoch:
                 del context.shutting_down[broker_id]
         names = await stores.topics.names(active.watch(events.TopicChange()))
         found = await stores.topics.assignments(names, active.on_topic)
-        wishes = await stores.admin.delete_topics(active.watch(events.TopicDeletionRequested()))
+        to_delete = await stores.admin.delete_topics(active.watch(events.TopicDeletionRequested()))
         for name, (assignment, version) in found.items():
             context.put_topic(name, assignment, version)
-        for name in wishes if active.config.delete_topic else ():
+        for name in to_delete if active.config.delete_topic else ():
             if name in found:
                 self.deletion.enqueue(name)
         await self.topics.add_topic_ids(found)
@@ -100,7 +100,7 @@ class ControllerEventProcessor:
         for state in states.values():
             context.set_state(state)
         for broker in context.brokers.values():
-            active.sender.add_broker(broker)
+            active.channels.add_broker(broker)
         log.info(
             "controller epoch %d: brokers %s, %d topics, %d partitions, %d to be deleted",
             active.epoch,
@@ -109,21 +109,21 @@ class ControllerEventProcessor:
             len(states),
             len(context.deleting),
         )
-        active.batch.everything(context.brokers)
+        active.batch.add_all_metadata(context.brokers)
         partitions = sorted(tp for tp in context.all_partitions() if not context.is_deleting(tp))
         reason = "a new controller"
-        await self._machine.settle([tp for tp in partitions if tp in context.states], reason)
+        await self._machine.bring_online([tp for tp in partitions if tp in context.states], reason)
         await self._machine.create([tp for tp in partitions if tp not in context.states], reason)
         active.flush()
-        # The rest is not urgent, and each has requests of its own.
+        # The rest is not urgent, and each event sends its own requests.
         active.put(events.TopicDeletionRequested())
         active.put(events.ReassignmentProgress())
         active.put(events.PreferredReplicaElection())
 
     async def _topics_changed(self) -> None:
         await self.topics.topics_changed()
-        if self.deletion.early:
-            # A wish to delete came before the topic that it is for was known.
+        if self.deletion.not_yet_known:
+            # The request to delete a topic was read before the topic.
             await self.deletion.requested()
 
     async def _isr_changed(self) -> None:

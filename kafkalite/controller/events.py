@@ -1,7 +1,7 @@
-"""What can happen to a controller. Callbacks make one of these and queue it; the lane takes them one at a time.
+"""The controller's events. Callbacks create and queue them; the controller's lane handles one at a time.
 
-Answers to: ``kafka.controller.ControllerEvent``. Pure. Equal events that both wait are one event: whoever takes it
-reads ZooKeeper anew.
+Answers to: ``kafka.controller.ControllerEvent``. Pure. Equal events that wait are one event, because the handler reads
+ZooKeeper anew.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Elect:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """The connection was away, or a write's outcome is unknown: begin the term anew from what ZooKeeper says."""
+    """The connection was lost, or a write's outcome is unknown: read everything from ZooKeeper anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,12 @@ class TopicDeletionRequested:
 
 @dataclass(frozen=True, slots=True)
 class ResumeDeletions:
-    """Go on with the topics that are to be deleted."""
+    """Resume the deletion of topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopReplicaAnswered:
-    """A broker answered for replicas that it was to delete."""
+    """A broker answered StopReplica for replicas of topics that are being deleted."""
 
     broker_id: int
     broker_epoch: int
@@ -72,7 +72,7 @@ class LogDirEvent:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrAnswered:
-    """A broker answered for replicas whose log directory failed, or works again."""
+    """A broker's answer to LeaderAndIsr names replicas whose log directory failed, or works again."""
 
     broker_id: int
     broker_epoch: int
@@ -100,7 +100,7 @@ class PreferredReplicaElection:
 
 @dataclass(frozen=True, slots=True)
 class AutoRebalance:
-    """It is time to see whether leaderships are balanced."""
+    """The interval is over after which the balance of leaderships is checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +110,9 @@ class UncleanElectionAllowed:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
-    """A request of an API that needs the controller; ``run`` is given the office.
+    """A request of an API that needs the controller; ``run`` is called with the event processor.
 
-    ``done`` gets the result once the requests to the brokers are on their way, ``fail`` the reason why there is none.
+    ``done`` gets the result once the requests to the brokers are queued, ``fail`` the error where there is no result.
     """
 
     name: str

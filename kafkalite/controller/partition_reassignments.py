@@ -1,4 +1,4 @@
-"""Replicas that move: KIP-455 reassignments, asked for by API or by znode.
+"""KIP-455 reassignments of replicas, requested by API or by znode.
 
 Answers to: ``KafkaController.{onPartitionReassignment,processZkPartitionReassignment,
 processApiPartitionReassignment,updateCurrentReassignment}``. Reactor shell.
@@ -34,7 +34,7 @@ from kafkalite.zk.znodes.codec import MalformedZnodeError
 log = logging.getLogger(__name__)
 _OK = (ErrorCode.NONE, "")
 _NOT_IN_PROGRESS = (ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
-_GOING = (
+_REMOVAL = (
     ReplicaState.OFFLINE,
     ReplicaState.DELETION_STARTED,
     ReplicaState.DELETION_SUCCESSFUL,
@@ -44,7 +44,7 @@ Answer = tuple[ErrorCode, str]
 
 
 def reassign_to(current: PartitionAssignment, target: Sequence[int]) -> PartitionAssignment:
-    """``current`` on its way to ``target``: the target first, then those who have to leave."""
+    """The assignment while ``current`` is reassigned to ``target``: target replicas first, then those to be removed."""
     origin = current.origin
     replicas = tuple(dict.fromkeys((*target, *origin)))
     return PartitionAssignment(
@@ -55,7 +55,7 @@ def reassign_to(current: PartitionAssignment, target: Sequence[int]) -> Partitio
 
 
 def invalid_target(context: ControllerContext, current: PartitionAssignment, target: Sequence[int]) -> str:
-    """Why ``target`` cannot be, empty where it can."""
+    """Why ``target`` is invalid, empty where it is valid."""
     if not target:
         return "Empty replica list specified in partition reassignment."
     if len(set(target)) < len(target):
@@ -70,7 +70,7 @@ def invalid_target(context: ControllerContext, current: PartitionAssignment, tar
 
 
 class PartitionReassignments:
-    """Begins, watches, completes and cancels reassignments, many partitions in one step."""
+    """Begins, watches, completes and cancels reassignments, many partitions at once."""
 
     def __init__(
         self,
@@ -111,13 +111,13 @@ class PartitionReassignments:
         return answers
 
     async def from_znode(self) -> None:
-        """Obey ``/admin/reassign_partitions``."""
+        """Carry out the requests in ``/admin/reassign_partitions``."""
         active = self._active
         try:
             wanted = await active.stores.admin.reassign_partitions(active.watch(PartitionReassignment()))
         except MalformedZnodeError as error:
             log.warning("%s; it is removed", error)
-            await active.commit_all([Delete(REASSIGN_PARTITIONS)])
+            await active.commit_each([Delete(REASSIGN_PARTITIONS)])
             return
         active.check()
         context = active.context
@@ -135,7 +135,7 @@ class PartitionReassignments:
                 )
 
     async def resume(self) -> None:
-        """Take up again what a former controller began; then look at the znode."""
+        """Go on with reassignments that a former controller began; then read the znode."""
         context = self._active.context
         under_way = sorted(tp for tp in context.reassigning if tp in context.states)
         if under_way:
@@ -145,7 +145,7 @@ class PartitionReassignments:
         await self.from_znode()
 
     async def progress(self, partitions: Iterable[TopicPartition]) -> None:
-        """The states of these may have changed: complete those that can be."""
+        """The states of these partitions may have changed: complete the reassignments that can be."""
         reassigning = self._active.context.reassigning
         watched = [tp for tp in partitions if tp in reassigning]
         if watched:
@@ -184,11 +184,11 @@ class PartitionReassignments:
         return answers
 
     async def _step(self, partitions: Collection[TopicPartition]) -> None:
-        """Complete what can be completed; tell the replicas of the others under a new leader epoch."""
+        """Complete what can be completed; send the others to their replicas under a new leader epoch."""
         active = self._active
         open_ = await self._complete_where_possible(partitions)
         for topic_partition in open_:
-            active.context.settle_replicas(topic_partition)
+            active.context.update_replica_states(topic_partition)
         await self._machine.change(open_, elections.reassign(active.context, active.epoch), "reassignment")
 
     async def _complete_where_possible(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
@@ -227,14 +227,14 @@ class PartitionReassignments:
                 self._set(topic_partition, old)
                 continue
             self._stop(topic_partition, old.removing)
-            context.settle_replicas(topic_partition)
+            context.update_replica_states(topic_partition)
             if old.is_being_reassigned:
                 changes.setdefault(topic_partition.topic, {})[topic_partition.partition] = PartitionAssignment(
                     old.target
                 )
                 log.info("%s: reassignment to %s completed", topic_partition, list(old.target))
-        # The logs of removed replicas are deleted before the assignment is written: were it the other way round, a
-        # crash in between would leave them behind for ever.
+        # Removed replicas get StopReplica before the assignment is written, because a crash in between would otherwise
+        # leave their logs behind for ever.
         active.flush()
         await self._topics.write_assignments(changes)
         await self.update_znode()
@@ -256,18 +256,18 @@ class PartitionReassignments:
         )
 
     def _stop(self, topic_partition: TopicPartition, replicas: Iterable[int]) -> None:
-        """Tell removed replicas to delete their logs; their answer is not waited for."""
+        """Tell removed replicas to delete their logs, without waiting for the answer."""
         context = self._active.context
-        state = context.states.get(topic_partition)
+        leader_and_isr = context.states.get(topic_partition)
         for broker_id in replicas:
-            if context.replica_phase(topic_partition, broker_id) is not ReplicaState.NON_EXISTENT:
-                for phase in _GOING:
-                    context.move_replica(topic_partition, broker_id, phase)
-            epoch = -1 if state is None else state.leader_epoch
-            self._active.batch.stop(broker_id, topic_partition, epoch, delete=True)
+            if context.replica_state(topic_partition, broker_id) is not ReplicaState.NON_EXISTENT:
+                for state in _REMOVAL:
+                    context.move_replica(topic_partition, broker_id, state)
+            epoch = -1 if leader_and_isr is None else leader_and_isr.leader_epoch
+            self._active.batch.add_stop_replica(broker_id, topic_partition, epoch, delete=True)
 
     async def update_znode(self) -> None:
-        """Take out of ``/admin/reassign_partitions`` what is done, refused, or overridden."""
+        """Remove from ``/admin/reassign_partitions`` what is done, refused, or overridden."""
         active = self._active
         try:
             wanted = await active.stores.admin.reassign_partitions()
@@ -284,4 +284,4 @@ class PartitionReassignments:
         if left != wanted:
             data = encode_reassignment(left)
             write: Op = SetData(REASSIGN_PARTITIONS, data) if left else Delete(REASSIGN_PARTITIONS)
-            await active.commit_all([write])
+            await active.commit_each([write])

@@ -1,4 +1,4 @@
-"""The partition machine: first leaders for new partitions, new leaders for those that lost theirs.
+"""The partition state machine: first leaders for new partitions, new leaders for partitions that lost theirs.
 
 Answers to: ``kafka.controller.{PartitionStateMachine,ReplicaStateMachine}`` (their acting part). Reactor shell.
 """
@@ -23,7 +23,7 @@ UNCLEAN = "unclean.leader.election.enable"
 
 
 class PartitionStateMachine:
-    """Everything that gives a partition a leader because it has none. Each method plans once for all partitions."""
+    """Elects for partitions without a leader. Each method plans once for all its partitions."""
 
     def __init__(self, active: ActiveController, writer: StateWriter) -> None:
         self._active = active
@@ -38,9 +38,9 @@ class PartitionStateMachine:
             assignment = context.assignment(topic_partition)
             if assignment is None or context.is_deleting(topic_partition):
                 continue
-            if topic_partition not in context.phases:
+            if topic_partition not in context.partition_states:
                 context.move_partition(topic_partition, PartitionState.NEW)
-            context.settle_replicas(topic_partition)
+            context.update_replica_states(topic_partition)
             first = elections.first_state(
                 topic_partition,
                 assignment,
@@ -57,54 +57,56 @@ class PartitionStateMachine:
             return
         created = await self._writer.create(states, reason)
         for state in created.values():
-            context.settle(state.topic_partition)
-            self._active.batch.state(state)
+            context.update_partition_state(state.topic_partition)
+            self._active.batch.add_partition(state)
         found = [tp for tp in tried if tp not in created and tp in context.states]
         if found:
-            # Somebody created them before us: a predecessor that did not get to tell anybody.
-            await self.settle(found, reason)
+            # A former controller created them, and may have resigned before it sent them to the brokers.
+            await self.bring_online(found, reason)
 
-    async def settle(self, partitions: Iterable[TopicPartition], reason: str) -> None:
-        """Drop from leadership and ISR whoever is gone, and tell the replicas of each partition where it stands."""
+    async def bring_online(self, partitions: Iterable[TopicPartition], reason: str) -> None:
+        """:meth:`drop_offline`, then send the state of every partition, changed or not, to its replicas."""
         partitions = list(partitions)
         await self.drop_offline(partitions, reason)
-        context = self._active.context
+        states = self._active.context.states
         for topic_partition in partitions:
-            if topic_partition in context.states:
-                context.settle(topic_partition)
-                self._active.batch.state(context.states[topic_partition])
+            if topic_partition in states:
+                self._active.batch.add_partition(states[topic_partition])
 
     async def drop_offline(
         self, partitions: Iterable[TopicPartition], reason: str, registered_anew: Collection[int] = ()
     ) -> StateWriteResult:
-        """Elect and shrink where replicas went or may lack records; unclean where the topic allows it and no other can.
+        """Elect leaders and shrink ISRs where replicas are gone or may lack records.
 
-        ``registered_anew`` are brokers that have just registered in a new session.
+        An unclean election follows where the topic allows it and no other leader can be elected. ``registered_anew``
+        are brokers that have just registered in a new session.
         """
         context = self._active.context
         partitions = [tp for tp in partitions if tp in context.states and not context.is_deleting(tp)]
         plan = elections.drop_replicas(context, self._active.epoch, registered_anew)
         outcome = await self._writer.change(partitions, plan, reason)
-        self._announce(outcome)
+        for state in outcome.changed.values():
+            self._active.batch.add_partition(state)
         for topic_partition in partitions:
             if topic_partition in context.states:
-                context.settle(topic_partition)
-                context.settle_replicas(topic_partition)
-                self._warn_of_waiting(topic_partition)
-        await self._unclean([tp for tp in partitions if tp in context.unled], reason)
+                # Of unchanged partitions, too: a replica may be gone, or back, without a change of leader and ISR.
+                context.update_partition_state(topic_partition)
+                context.update_replica_states(topic_partition)
+                self._warn_where_it_waits(topic_partition)
+        await self._unclean([tp for tp in partitions if tp in context.leaderless], reason)
         return outcome
 
-    async def elect_unled(self, reason: str) -> None:
+    async def elect_leaderless(self, reason: str) -> None:
         """Try again every partition that has no leader."""
         context = self._active.context
-        unled = sorted(tp for tp in context.unled if not context.is_deleting(tp))
+        unled = sorted(tp for tp in context.leaderless if not context.is_deleting(tp))
         await self.create([tp for tp in unled if tp not in context.states], reason)
         await self.elect_offline([tp for tp in unled if tp in context.states], reason)
 
     async def elect_offline(
         self, partitions: Iterable[TopicPartition], reason: str, unclean: bool = False
     ) -> StateWriteResult:
-        """Elect leaders where the leader is gone; ``unclean`` allows it to whoever is online, whatever is lost."""
+        """Elect leaders where the leader is gone; ``unclean`` allows any online replica, though records may be lost."""
         context = self._active.context
         plan = elections.elect_offline(context, self._active.epoch, unclean)
         outcome = await self._writer.change(partitions, plan, reason)
@@ -116,17 +118,18 @@ class PartitionStateMachine:
     async def change(
         self, partitions: Iterable[TopicPartition], plan: elections.Planner, reason: str
     ) -> StateWriteResult:
-        """Any other plan; what it changed is told to the brokers."""
+        """Carry out any other plan, and send the changed states to the brokers."""
         outcome = await self._writer.change(partitions, plan, reason)
         self._announce(outcome)
         return outcome
 
     def _announce(self, outcome: StateWriteResult) -> None:
         for topic_partition, state in outcome.changed.items():
-            self._active.context.settle(topic_partition)
-            self._active.batch.state(state)
+            self._active.context.update_partition_state(topic_partition)
+            self._active.batch.add_partition(state)
 
-    def _warn_of_waiting(self, topic_partition: TopicPartition) -> None:
+    def _warn_where_it_waits(self, topic_partition: TopicPartition) -> None:
+        """Warn of a partition without a leader that waits for an absent member of its ISR, which has all records."""
         context = self._active.context
         state = context.states[topic_partition]
         gone = [replica for replica in state.isr if not context.is_reachable(replica, topic_partition)]
@@ -140,7 +143,7 @@ class PartitionStateMachine:
             )
 
     async def _unclean(self, partitions: list[TopicPartition], reason: str) -> None:
-        """Unclean elections for those without a leader that have an online replica and a topic that allows it."""
+        """Unclean elections for partitions that have an online replica, and whose topic allows it."""
         context = self._active.context
         candidates = [tp for tp in partitions if any(context.is_online(r, tp) for r in context.states[tp].replicas)]
         topics = sorted({tp.topic for tp in candidates})

@@ -1,4 +1,4 @@
-"""The phases of a partition in the controller's eyes.
+"""The states of a partition in the controller.
 
 Answers to: ``kafka.controller.PartitionState`` and the table in ``PartitionStateMachine``. Pure.
 
@@ -38,7 +38,7 @@ class IllegalPartitionTransitionError(Exception):
     """A transition that the table does not allow: an error in the controller itself."""
 
 
-def check_transition(what: object, before: PartitionState, after: PartitionState) -> None:
+def check_partition_transition(what: object, before: PartitionState, after: PartitionState) -> None:
     """Raise :class:`IllegalPartitionTransitionError` unless a partition may go from ``before`` to ``after``."""
     if before not in LEGAL_PREDECESSORS[after]:
         raise IllegalPartitionTransitionError(f"partition {what} cannot go from {before.value} to {after.value}")

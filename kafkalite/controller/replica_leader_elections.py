@@ -1,4 +1,4 @@
-"""Elections that somebody asked for, and those that restore the balance.
+"""Elections on request, and elections that restore the balance of leaderships.
 
 Answers to: ``KafkaController.{onReplicaElection,processReplicaLeaderElection,processZkPreferredReplicaLeaderElection,
 checkAndTriggerAutoLeaderRebalance}``. Reactor shell.
@@ -30,7 +30,7 @@ def imbalanced(context: ControllerContext, percentage: int) -> list[TopicPartiti
     """Partitions whose preferred replica could lead but does not, of the brokers that lead too few of theirs.
 
     ``percentage`` (``leader.imbalance.per.broker.percentage``) of a broker's preferred leaderships may be with others.
-    Pure; brokers that are gone and topics that are going do not count.
+    Pure; replicas that are not online and topics that are being deleted do not count.
     """
     preferred: dict[int, list[TopicPartition]] = {}
     for topic_partition, state in context.states.items():
@@ -104,7 +104,7 @@ class ReplicaLeaderElections:
         return answers
 
     async def from_znode(self) -> None:
-        """Obey ``/admin/preferred_replica_election`` and remove it."""
+        """Carry out the request in ``/admin/preferred_replica_election`` and remove it."""
         active = self._active
         try:
             wanted = await active.stores.admin.preferred_replica_election(active.watch(PreferredReplicaElection()))
@@ -115,8 +115,8 @@ class ReplicaLeaderElections:
         if wanted is None:
             return
         await self._run("preferred", list(self._valid(wanted)), "asked for by znode")
-        # Its removal tells the tool that everything was done; the next watch is set by the event that it causes.
-        await active.commit_all([Delete(PREFERRED_REPLICA_ELECTION)])
+        # Its removal tells the tool that the election is done, and causes the event that sets the next watch.
+        await active.commit_each([Delete(PREFERRED_REPLICA_ELECTION)])
 
     def _valid(self, wanted: Iterable[TopicPartition]) -> Iterable[TopicPartition]:
         context = self._active.context
@@ -127,7 +127,7 @@ class ReplicaLeaderElections:
                 yield topic_partition
 
     async def rebalance(self) -> None:
-        """Give leaderships back to preferred replicas, unless replicas are being moved just now."""
+        """Give leaderships back to preferred replicas, unless a reassignment is in progress."""
         context = self._active.context
         wanted = imbalanced(context, self._active.config.leader_imbalance_per_broker_percentage)
         if wanted and not context.reassigning:

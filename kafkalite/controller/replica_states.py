@@ -1,4 +1,4 @@
-"""The phases of a replica in the controller's eyes.
+"""The states of a replica in the controller.
 
 Answers to: ``kafka.controller.ReplicaState`` and the table in ``ReplicaStateMachine``. Pure.
 
@@ -46,7 +46,7 @@ LEGAL_PREDECESSORS: dict[ReplicaState, frozenset[ReplicaState]] = {
 }
 
 
-def check_transition(what: object, before: ReplicaState, after: ReplicaState) -> None:
+def check_replica_transition(what: object, before: ReplicaState, after: ReplicaState) -> None:
     """Raise :class:`IllegalPartitionTransitionError` unless a replica may go from ``before`` to ``after``."""
     if before not in LEGAL_PREDECESSORS[after]:
         raise IllegalPartitionTransitionError(f"replica {what} cannot go from {before.value} to {after.value}")

@@ -1,4 +1,4 @@
-"""What one event has to say to the brokers, gathered so that each hears it in as few requests as can be.
+"""The requests to brokers that one event causes, gathered into as few as possible.
 
 Answers to: ``kafka.controller.AbstractControllerBrokerRequestBatch``. Pure.
 """
@@ -23,7 +23,7 @@ from kafkalite.controller.controller_context import ControllerContext
 class ControllerBrokerRequestBatch:
     """At most one LeaderAndIsr, one UpdateMetadata and one StopReplica for each broker, sent in this order.
 
-    The last word on a replica counts: to stop it takes an earlier order to lead or follow back, and the reverse.
+    For each replica the later of LeaderAndIsr and StopReplica counts and replaces the other.
     """
 
     def __init__(self, context: ControllerContext, controller_id: int, controller_epoch: int) -> None:
@@ -33,61 +33,63 @@ class ControllerBrokerRequestBatch:
         self._clear()
 
     def _clear(self) -> None:
-        self._orders: dict[int, dict[TopicPartition, LeaderAndIsr]] = {}
+        self._leader_and_isr: dict[int, dict[TopicPartition, LeaderAndIsr]] = {}
         self._stops: dict[int, dict[TopicPartition, StopReplicaPartitionState]] = {}
         self._metadata: dict[TopicPartition, LeaderAndIsr] = {}
         self._metadata_to: set[int] = set()
-        self._everything_to: set[int] = set()
+        self._all_metadata_to: set[int] = set()
 
-    def state(self, state: LeaderAndIsr) -> None:
-        """Tell every replica that can be reached to lead or follow by ``state``, and every broker of it."""
+    def add_partition(self, state: LeaderAndIsr) -> None:
+        """LeaderAndIsr to every reachable replica, and UpdateMetadata to every broker."""
         topic_partition = state.topic_partition
         for broker_id in state.replicas:
             if self._context.is_reachable(broker_id, topic_partition):
-                self.order(broker_id, state)
-        self.metadata(state)
+                self.add_leader_and_isr(broker_id, state)
+        self.add_update_metadata(state)
 
-    def order(self, broker_id: int, state: LeaderAndIsr) -> None:
-        """Tell one broker to lead or follow by ``state``."""
+    def add_leader_and_isr(self, broker_id: int, state: LeaderAndIsr) -> None:
+        """LeaderAndIsr to one broker."""
         topic_partition = state.topic_partition
-        self._orders.setdefault(broker_id, {})[topic_partition] = state
+        self._leader_and_isr.setdefault(broker_id, {})[topic_partition] = state
         if broker_id in self._stops:
             self._stops[broker_id].pop(topic_partition, None)
 
-    def metadata(self, state: LeaderAndIsr) -> None:
-        """Tell every broker of ``state``."""
+    def add_update_metadata(self, state: LeaderAndIsr) -> None:
+        """UpdateMetadata to every broker."""
         self._metadata[state.topic_partition] = state
         self._metadata_to.update(self._context.brokers)
 
-    def brokers_changed(self) -> None:
-        """Tell every broker who lives."""
+    def add_live_brokers(self) -> None:
+        """UpdateMetadata, with the live brokers, to every broker."""
         self._metadata_to.update(self._context.brokers)
 
-    def everything(self, broker_ids: Iterable[int]) -> None:
-        """Tell these brokers of every partition (they have just come)."""
-        self._everything_to.update(broker_ids)
+    def add_all_metadata(self, broker_ids: Iterable[int]) -> None:
+        """UpdateMetadata with every partition to these brokers, which have just registered."""
+        self._all_metadata_to.update(broker_ids)
         self._metadata_to.update(broker_ids)
 
-    def stop(self, broker_id: int, topic_partition: TopicPartition, leader_epoch: int, delete: bool) -> None:
-        """Tell one broker to stop a replica; nothing is said to a broker that is not there."""
+    def add_stop_replica(
+        self, broker_id: int, topic_partition: TopicPartition, leader_epoch: int, delete: bool
+    ) -> None:
+        """StopReplica to one broker, if it is registered."""
         if broker_id not in self._context.brokers:
             return
         stop = StopReplicaPartitionState(
             topic_partition, leader_epoch, delete, self._context.topic_id(topic_partition.topic)
         )
         self._stops.setdefault(broker_id, {})[topic_partition] = stop
-        if broker_id in self._orders:
-            self._orders[broker_id].pop(topic_partition, None)
+        if broker_id in self._leader_and_isr:
+            self._leader_and_isr[broker_id].pop(topic_partition, None)
 
-    def deleted(self, topic: str) -> None:
-        """Tell every broker that ``topic`` is going; fenced by its topic id, so that a later namesake is safe."""
-        sign = LeaderAndIsr(topic, 0, self._context.topic_id(topic), LEADER_DURING_DELETE)
+    def add_topic_deletion(self, topic: str) -> None:
+        """UpdateMetadata with the deletion of ``topic``; its topic id keeps a later topic of the same name safe."""
+        deletion = LeaderAndIsr(topic, 0, self._context.topic_id(topic), LEADER_DURING_DELETE)
         for topic_partition in [tp for tp in self._metadata if tp.topic == topic]:
             del self._metadata[topic_partition]
-        self.metadata(sign)
+        self.add_update_metadata(deletion)
 
     def take(self) -> list[tuple[Broker, ControlRequest]]:
-        """The requests, in the order in which each broker shall get them; the batch is empty afterwards."""
+        """The requests, in the order in which each broker is to get them; the batch is empty afterwards."""
         context = self._context
         requests: list[tuple[Broker, ControlRequest]] = []
         alive = tuple(context.brokers[broker_id] for broker_id in sorted(context.brokers))
@@ -95,10 +97,10 @@ class ControllerBrokerRequestBatch:
         changed = tuple(self._metadata.values())
         full: tuple[LeaderAndIsr, ...] | None = None
         for broker in alive:
-            orders = self._orders.get(broker.id)
-            if orders:
-                requests.append((broker, LeaderAndIsrRequest(*fence, broker.epoch, tuple(orders.values()), alive)))
-            if broker.id in self._everything_to:
+            states = self._leader_and_isr.get(broker.id)
+            if states:
+                requests.append((broker, LeaderAndIsrRequest(*fence, broker.epoch, tuple(states.values()), alive)))
+            if broker.id in self._all_metadata_to:
                 if full is None:
                     gone = tuple(s for s in changed if s.leader == LEADER_DURING_DELETE)
                     full = tuple(s for s in context.states.values() if s.topic not in context.deleting) + gone

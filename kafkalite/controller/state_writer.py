@@ -1,11 +1,11 @@
-"""Partition states: planned from what is known, written against their version, read again where that was too old.
+"""Partition states: planned from the context, written against their version, read again where the context was too old.
 
 Answers to: ``PartitionStateMachine.{doElectLeaderForPartitions,initializeLeaderAndIsrForPartitions}`` and
 ``ReplicaStateMachine.removeReplicasFromIsr`` (the writing in them). Reactor shell.
 
-A state znode at the version that the context holds says exactly what the context says; so a plan is made without
-reading first, and only what a leader wrote meanwhile (its ISR) is read again and planned anew. Where the plan is not to
-write at all, no version tells whether the context is of today: such a refusal is read again before it counts.
+A state znode at the version that the context holds says exactly what the context says. So a plan is made without
+reading first, and only a state that its leader wrote meanwhile (the ISR) is read again and planned anew. A refusal
+writes nothing, so no version shows whether the context was up to date: its state is read again before it counts.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _ATTEMPTS = 10
 
 @dataclass(slots=True)
 class StateWriteResult:
-    """Which partitions were written, and where the plan said no."""
+    """Which partitions were written, and for which the plan refused a leader."""
 
     changed: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
     refused: dict[TopicPartition, Refused] = field(default_factory=dict)
 
 
 class StateWriter:
-    """Writes states and takes over into the context what was written. Phases and requests are the caller's."""
+    """Writes states, and then puts them into the context. Partition states and requests are the caller's task."""
 
     def __init__(self, active: ActiveController) -> None:
         self._active = active
 
     async def change(self, partitions: Iterable[TopicPartition], plan: Planner, reason: str) -> StateWriteResult:
-        """Bring every partition that has a state to where ``plan`` wants it."""
+        """Write what ``plan`` returns for each partition that has a state."""
         active = self._active
         context = active.context
         outcome = StateWriteResult()
@@ -56,7 +56,7 @@ class StateWriter:
                     continue
                 wanted = plan(state)
                 if wanted is not None and state.controller_epoch > active.epoch:
-                    # Were there a later controller, the fence would say so at the next write; nothing of its is undone.
+                    # Where a later controller exists, the next write is refused; its own states are left as they are.
                     wanted = Refused(ErrorCode.STALE_CONTROLLER_EPOCH, "a later controller wrote its state")
                 if isinstance(wanted, Refused):
                     outcome.refused[topic_partition] = wanted
@@ -86,10 +86,10 @@ class StateWriter:
         for topic_partition, result in results.items():
             if isinstance(result, LeaderAndIsr):
                 before = active.context.states[topic_partition]
-                # The writer may know of an assignment that the context is yet to learn of.
+                # The writer may know an assignment that is not in the context yet.
                 active.context.set_state(result)
                 outcome.changed[topic_partition] = result
-                _tell(before, result, reason)
+                _log_change(before, result, reason)
             elif isinstance(result, BadVersionError):
                 stale.append(topic_partition)
             elif isinstance(result, NoNodeError):
@@ -147,7 +147,7 @@ class StateWriter:
         return changed
 
 
-def _tell(before: LeaderAndIsr, after: LeaderAndIsr, reason: str) -> None:
+def _log_change(before: LeaderAndIsr, after: LeaderAndIsr, reason: str) -> None:
     if before.leader != after.leader:
         log.info(
             "%s: leader %d -> %d, leader epoch %d, isr %s -> %s (%s)",

@@ -1,11 +1,12 @@
-"""Topics on their way out.
+"""Deletion of topics.
 
 Answers to: ``kafka.controller.TopicDeletionManager``. Reactor shell.
 
-A topic is deleted in this order: every broker hears that it is going; every replica that can be reached is told to
-delete its log; once *all* have said that they did, the znodes go, the wish in ``/admin/delete_topics`` last. A replica
-that cannot be reached blocks its topic until its broker or its log directory returns. A controller that takes over in
-between begins again with the first step: each step may be made twice.
+A topic is deleted in this order: UpdateMetadata tells every broker of the deletion; StopReplica tells every reachable
+replica to delete its log; once *all* replicas have answered that they did, the controller removes the znodes, with the
+last of them the request in ``/admin/delete_topics``. A replica that cannot be reached blocks its topic until its broker
+or its log directory returns. A controller that takes over in between begins again with the first step, so each step may
+be made twice.
 """
 
 from __future__ import annotations
@@ -29,30 +30,30 @@ _STOPPED = (ReplicaState.DELETION_STARTED, ReplicaState.DELETION_SUCCESSFUL)
 
 
 class TopicDeletion:
-    """Keeps ``context.deleting`` and takes its topics through the phases of deletion."""
+    """Keeps ``context.deleting`` and takes the replicas of its topics through the states of deletion."""
 
     def __init__(self, active: ActiveController) -> None:
         self._active = active
-        self.early: set[str] = set()
-        """Topics that are to be deleted and exist, but that the controller has not heard of yet."""
+        self.not_yet_known: set[str] = set()
+        """Topics that are to be deleted and exist, but that the controller has not read yet."""
 
     async def requested(self) -> None:
-        """``/admin/delete_topics`` changed: queue what is new there, and take away wishes that cannot be granted."""
+        """``/admin/delete_topics`` changed: queue new requests, and remove those that cannot be carried out."""
         active = self._active
         context = active.context
         names = await active.stores.admin.delete_topics(active.watch(TopicDeletionRequested()))
         active.check()
         allowed = active.config.delete_topic
-        # A topic may be newer than what we know, so only what ZooKeeper does not know either is a wish for nothing.
+        # A topic may be newer than the context, so it is read: a request for a topic without a znode is removed.
         unknown = [name for name in names if name not in context.topics]
         there = await active.stores.topics.assignments(unknown) if unknown else {}
         active.check()
-        self.early = set(there)
+        self.not_yet_known = set(there)
         refused = [name for name in names if not allowed or (name not in context.topics and name not in there)]
         for name in refused:
             why = "it does not exist" if allowed else "delete.topic.enable is false"
             log.warning("topic %s is not deleted: %s", name, why)
-        await active.commit_all([Delete(delete_topic_path(name)) for name in refused])
+        await active.commit_each([Delete(delete_topic_path(name)) for name in refused])
         for name in names if allowed else ():
             if name in context.topics and name not in context.deleting:
                 self.enqueue(name)
@@ -67,7 +68,7 @@ class TopicDeletion:
             self.block([name], REASSIGNED)
 
     def block(self, names: Iterable[str], reason: str) -> None:
-        """These topics, where they are to be deleted, must wait."""
+        """Suspend the deletion of these topics, as far as they are to be deleted."""
         for name in names:
             deletion = self._active.context.deleting.get(name)
             if deletion is not None and not deletion.blocked:
@@ -75,7 +76,7 @@ class TopicDeletion:
                 log.info("deletion of topic %s waits: %s", name, reason)
 
     def unblock(self, names: Iterable[str]) -> None:
-        """What these topics waited for has come; they are resumed by an event of their own."""
+        """Let the deletion of these topics go on; an event of its own resumes it."""
         for name in names:
             deletion = self._active.context.deleting.get(name)
             if deletion is not None:
@@ -87,14 +88,14 @@ class TopicDeletion:
         context = self._active.context
         for name, deletion in list(context.deleting.items()):
             topic = context.topics[name]
-            phases = {
-                context.replica_phase(tp, broker_id)
+            states = {
+                context.replica_state(tp, broker_id)
                 for tp in topic.topic_partitions()
                 for broker_id in topic.partitions[tp.partition].replicas
             }
-            if phases <= {ReplicaState.DELETION_SUCCESSFUL}:
+            if states <= {ReplicaState.DELETION_SUCCESSFUL}:
                 await self._complete(name)
-            elif ReplicaState.DELETION_STARTED not in phases and not deletion.blocked:
+            elif ReplicaState.DELETION_STARTED not in states and not deletion.blocked:
                 self._start(name)
 
     def _start(self, name: str) -> None:
@@ -102,23 +103,23 @@ class TopicDeletion:
         active = self._active
         context = active.context
         topic = context.topics[name]
-        active.batch.deleted(name)
+        active.batch.add_topic_deletion(name)
         missing: set[int] = set()
         told = 0
         for topic_partition in topic.topic_partitions():
-            if topic_partition in context.phases:
+            if topic_partition in context.partition_states:
                 context.move_partition(topic_partition, PartitionState.OFFLINE)
                 context.move_partition(topic_partition, PartitionState.NON_EXISTENT)
             for broker_id in topic.partitions[topic_partition.partition].replicas:
-                phase = context.replica_phase(topic_partition, broker_id)
-                if phase in _STOPPED:
+                state = context.replica_state(topic_partition, broker_id)
+                if state in _STOPPED:
                     continue
-                if phase is ReplicaState.NON_EXISTENT:
+                if state is ReplicaState.NON_EXISTENT:
                     context.move_replica(topic_partition, broker_id, ReplicaState.NEW)
                 context.move_replica(topic_partition, broker_id, ReplicaState.OFFLINE)
                 if context.is_reachable(broker_id, topic_partition):
                     context.move_replica(topic_partition, broker_id, ReplicaState.DELETION_STARTED)
-                    active.batch.stop(broker_id, topic_partition, EPOCH_DURING_DELETE, delete=True)
+                    active.batch.add_stop_replica(broker_id, topic_partition, EPOCH_DURING_DELETE, delete=True)
                     told += 1
                 else:
                     context.move_replica(topic_partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
@@ -128,19 +129,19 @@ class TopicDeletion:
             self.block([name], f"replicas on {sorted(missing)} cannot be reached")
 
     async def answered(self, event: StopReplicaAnswered) -> None:
-        """A broker says which logs it deleted."""
+        """A broker answered StopReplica: it says which logs it deleted."""
         context = self._active.context
         broker = context.brokers.get(event.broker_id)
         if broker is None or broker.epoch != event.broker_epoch:
             return
         for topic_partition in event.deleted:
-            if context.replica_phase(topic_partition, broker.id) is ReplicaState.DELETION_STARTED:
+            if context.replica_state(topic_partition, broker.id) is ReplicaState.DELETION_STARTED:
                 context.move_replica(topic_partition, broker.id, ReplicaState.DELETION_SUCCESSFUL)
         self._ineligible(event.failed, [broker.id], f"broker {broker.id} could not delete its logs")
         await self.resume()
 
     def replicas_lost(self, broker_ids: Collection[int], partitions: Iterable[TopicPartition]) -> None:
-        """Brokers went, or their log directory did: their replicas cannot be deleted for now."""
+        """Brokers failed, or their log directory did: their replicas cannot be deleted for now."""
         dying = [tp for tp in partitions if self._active.context.is_deleting(tp)]
         self._ineligible(dying, broker_ids, f"replicas on {sorted(broker_ids)} cannot be reached")
 
@@ -149,34 +150,34 @@ class TopicDeletion:
         topics = set()
         for topic_partition in partitions:
             for broker_id in broker_ids:
-                if context.replica_phase(topic_partition, broker_id) is ReplicaState.DELETION_STARTED:
+                if context.replica_state(topic_partition, broker_id) is ReplicaState.DELETION_STARTED:
                     context.move_replica(topic_partition, broker_id, ReplicaState.DELETION_INELIGIBLE)
                     topics.add(topic_partition.topic)
         self.block(sorted(topics), reason)
 
     async def replicas_back(self, broker_ids: Collection[int]) -> None:
-        """Brokers came: topics that waited for them go on.
+        """Brokers registered: the deletion of topics that waited for them goes on.
 
-        Where such a broker had deleted its logs, it is told again, because ZooKeeper still had the topic when it
-        started, and it made them anew.
+        A broker that had deleted its logs gets StopReplica again, because ZooKeeper still had the topic when the broker
+        started, so the broker created the logs anew.
         """
         context = self._active.context
         dying = [tp for tp in context.partitions_on(broker_ids) if context.is_deleting(tp)]
         for topic_partition in dying:
             for broker_id in broker_ids:
-                if context.replica_phase(topic_partition, broker_id) is ReplicaState.DELETION_SUCCESSFUL:
+                if context.replica_state(topic_partition, broker_id) is ReplicaState.DELETION_SUCCESSFUL:
                     context.move_replica(topic_partition, broker_id, ReplicaState.NON_EXISTENT)
         await self._unblock({tp.topic for tp in dying})
 
     async def directory_back(self, broker_id: int, partitions: Iterable[TopicPartition]) -> None:
-        """Replicas of ``broker_id`` may be in reach again: topics whose deletion waits for them go on."""
-        phase_of = self._active.context.replica_phase
+        """Replicas of ``broker_id`` may be reachable again: the deletion of topics that waits for them goes on."""
+        state_of = self._active.context.replica_state
         await self._unblock(
-            {tp.topic for tp in partitions if phase_of(tp, broker_id) is ReplicaState.DELETION_INELIGIBLE}
+            {tp.topic for tp in partitions if state_of(tp, broker_id) is ReplicaState.DELETION_INELIGIBLE}
         )
 
     async def _unblock(self, topics: Iterable[str]) -> None:
-        """What ``topics`` waited for may be there; a reassignment says itself when it is over."""
+        """Resume ``topics``, except those that wait for a reassignment, which unblocks them itself at its end."""
         for name in sorted(topics):
             deletion = self._active.context.deleting.get(name)
             if deletion is not None and deletion.blocked != REASSIGNED:

@@ -1,4 +1,4 @@
-"""Topics that appear, grow and vanish.
+"""Topics that are created, get more partitions, or are gone; and changed ISRs.
 
 Answers to: ``KafkaController.{processTopicChange,processPartitionModifications,processTopicIds,
 processIsrChangeNotification}``. Reactor shell.
@@ -26,7 +26,7 @@ _ATTEMPTS = 5
 
 
 class TopicEvents:
-    """What the controller does about ``/brokers/topics`` and about word of changed ISRs."""
+    """Handles changes of ``/brokers/topics``, and the notifications of changed ISRs."""
 
     def __init__(self, active: ActiveController, machine: PartitionStateMachine, writer: StateWriter) -> None:
         self._active = active
@@ -34,17 +34,17 @@ class TopicEvents:
         self._writer = writer
 
     async def topics_changed(self) -> None:
-        """Take in new topics and forget those that are gone."""
+        """Read new topics into the context, and remove topics whose znodes are gone."""
         context = self._active.context
         names = await self._active.stores.topics.names(self._active.watch(TopicChange()))
         self._active.check()
         for name in sorted(context.topics.keys() - set(names)):
             log.info("topic %s is gone from ZooKeeper", name)
             context.remove_topic(name)
-        await self.take_in([name for name in names if name not in context.topics])
+        await self.onboard([name for name in names if name not in context.topics])
 
-    async def take_in(self, names: list[str]) -> None:
-        """Onboard topics that were not known before."""
+    async def onboard(self, names: list[str]) -> None:
+        """Read topics that are new to the context, and elect their first leaders."""
         if not names:
             return
         found = await self._active.stores.topics.assignments(names, self._active.on_topic)
@@ -57,7 +57,7 @@ class TopicEvents:
         await self._machine.create(added, "topic creation")
 
     async def add_topic_ids(self, found: Mapping[str, tuple[TopicAssignment, int]]) -> None:
-        """Give an id to topics that have none: tools before 2.8 know nothing of it."""
+        """Give an id to topics without one, because tools before 2.8 create topics without it."""
         changes: dict[str, dict[int, PartitionAssignment]] = {}
         for name, (assignment, _) in found.items():
             if assignment.topic_id is None:
@@ -67,7 +67,7 @@ class TopicEvents:
         await self.write_assignments(changes)
 
     async def write_assignments(self, changes: Mapping[str, Mapping[int, PartitionAssignment]]) -> set[str]:
-        """Write changed assignments, over whatever else the znode says by now; returns the topics that are gone."""
+        """Write changed assignments, keeping what others wrote meanwhile; returns the topics that are gone."""
         context = self._active.context
         pending = dict(changes)
         gone: set[str] = set()
@@ -95,7 +95,7 @@ class TopicEvents:
                     raise result
             if not stale:
                 return gone
-            # Somebody added partitions: theirs come along, and are taken in by the event that the watch has queued.
+            # A tool added partitions: they are written along, and the event that the watch has queued elects for them.
             for name, (assignment, version) in (await self._active.stores.topics.assignments(stale)).items():
                 topic = context.topics[name]
                 if assignment.topic_id not in (None, topic.topic_id):
@@ -106,7 +106,7 @@ class TopicEvents:
         raise ZkError("", f"assignments of {', '.join(pending)} keep changing")
 
     async def partitions_modified(self, name: str) -> None:
-        """Take in the partitions that were added to a topic; a topic of another id is another topic."""
+        """Elect for partitions that were added to a topic; a topic with another id is another topic."""
         active = self._active
         context = active.context
         found = await active.stores.topics.assignment(name, active.on_topic)
@@ -117,9 +117,9 @@ class TopicEvents:
         assignment, version = found
         if assignment.topic_id is not None and topic.topic_id not in (ZERO_UUID, assignment.topic_id):
             log.warning("topic %s was replaced in ZooKeeper by another of the same name", name)
-            active.batch.deleted(name)
+            active.batch.add_topic_deletion(name)
             context.remove_topic(name)
-            await self.take_in([name])
+            await self.onboard([name])
             return
         if name in context.deleting:
             if assignment.partitions.keys() - topic.partitions.keys():
@@ -130,22 +130,22 @@ class TopicEvents:
         new = {
             TopicPartition(name, partition)
             for partition in assignment.partitions
-            if TopicPartition(name, partition) not in context.phases
+            if TopicPartition(name, partition) not in context.partition_states
         }
-        # What is known already is changed by reassignments alone; only the controller does those.
+        # Known partitions keep their assignment, because only the controller itself changes it, by reassignments.
         known = {
             partition: topic.partitions.get(partition, value) for partition, value in assignment.partitions.items()
         }
         context.put_topic(name, TopicAssignment(topic.topic_id, known), version)
         if assignment.topic_id is None:
-            # A tool that knows nothing of topic ids wrote the znode and thereby took the id away: put it back.
+            # A tool from before topic ids wrote the znode and thereby removed the id: write it again.
             await self.write_assignments({name: {}})
         if new:
             log.info("topic %s grows by %d partitions", name, len(new))
             await self._machine.create(sorted(new), "new partitions")
 
     async def isr_changed(self) -> list[TopicPartition]:
-        """Read the states that leaders have changed, pass them on as metadata; returns those partitions."""
+        """Read the states that leaders have changed, and send them as metadata; returns those partitions."""
         active = self._active
         names, partitions = await active.stores.notifications.isr_changes(active.watch(IsrChange()))
         active.check()
@@ -156,9 +156,9 @@ class TopicEvents:
             if state is not None:
                 if log.isEnabledFor(logging.DEBUG):
                     log.debug("%s: isr is now %s", topic_partition, list(state.isr))
-                active.batch.metadata(state)
-        # A leader may have taken in a replica whose broker went, or restarted uncleanly, meanwhile: the controller
-        # takes it out again.
+                active.batch.add_update_metadata(state)
+        # A leader may have added a replica to the ISR whose broker failed, or restarted uncleanly, meanwhile: the
+        # controller removes it.
         dead = [
             tp
             for tp, state in ((tp, active.context.states.get(tp)) for tp in partitions)
@@ -171,5 +171,5 @@ class TopicEvents:
         ]
         if dead:
             await self._machine.drop_offline(dead, "a dead or restarted replica in the ISR")
-        await active.commit_all([Delete(f"{ISR_CHANGES}/{name}") for name in names])
+        await active.commit_each([Delete(f"{ISR_CHANGES}/{name}") for name in names])
         return partitions

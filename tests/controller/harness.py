@@ -19,7 +19,8 @@ from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAss
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller.controller import Controller, ControllerConfig
+from kafkalite.controller.controller import Controller
+from kafkalite.controller.controller_config import ControllerConfig
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.admin import AdminStore
@@ -138,12 +139,11 @@ class House:
         """A controller on a session of its own, standing for election."""
         client = self.controller_clients[broker_id] = self.zk.client()
         stores = Stores.on(client, self.clock, 18.0, random.Random(1))
-        controller = self.controllers[broker_id] = Controller(broker_id, stores, self, self.clock, self.config)
 
         def changed(controller_id: int) -> None:
             self.active[broker_id] = controller_id
 
-        controller.on_change = changed
+        controller = self.controllers[broker_id] = Controller(broker_id, stores, self, self.clock, self.config, changed)
         client.add_listener(controller.on_session)
         controller.start()
         return controller

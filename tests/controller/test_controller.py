@@ -17,7 +17,7 @@ from kafkalite.cluster.control import (
 from kafkalite.cluster.model import Broker, Endpoint, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import ZERO_UUID
-from kafkalite.controller.controller import ControllerConfig
+from kafkalite.controller.controller_config import ControllerConfig
 from kafkalite.zk.stores.isr import IsrStore
 from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.zk_client import Check, Create, Delete, MultiError, SetData

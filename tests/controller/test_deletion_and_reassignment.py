@@ -11,7 +11,7 @@ import pytest
 from kafkalite.cluster.control import ControlRequest, ControlResponse, LeaderAndIsrRequest, StopReplicaRequest
 from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ErrorCode
-from kafkalite.controller.controller import ControllerConfig
+from kafkalite.controller.controller_config import ControllerConfig
 from kafkalite.controller.partition_reassignments import reassign_to
 from kafkalite.zk.stores.batches import bundles
 

@@ -191,14 +191,14 @@ def test_partition_transitions() -> None:
     with pytest.raises(
         IllegalPartitionTransitionError, match="t-0 cannot go from OnlinePartition to NonExistentPartition"
     ):
-        partition_states.check_transition(TP, PartitionState.ONLINE, PartitionState.NON_EXISTENT)
+        partition_states.check_partition_transition(TP, PartitionState.ONLINE, PartitionState.NON_EXISTENT)
 
 
 @pytest.mark.parametrize("after", list(ReplicaState))
 @pytest.mark.parametrize("before", list(ReplicaState))
 def test_replica_transitions(before: ReplicaState, after: ReplicaState) -> None:
     if before in replica_states.LEGAL_PREDECESSORS[after]:
-        replica_states.check_transition("r", before, after)
+        replica_states.check_replica_transition("r", before, after)
     else:
         with pytest.raises(IllegalPartitionTransitionError):
-            replica_states.check_transition("r", before, after)
+            replica_states.check_replica_transition("r", before, after)

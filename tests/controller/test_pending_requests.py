@@ -17,7 +17,7 @@ from kafkalite.cluster.control import (
 from kafkalite.cluster.metadata import LEADER_DURING_DELETE
 from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller.pending_requests import PendingRequests
+from kafkalite.controller.channel_manager import PendingRequests
 
 OLD, NEW = uuid.UUID(int=7), uuid.UUID(int=8)
 ONE, TWO = Broker(1, ()), Broker(2, ())

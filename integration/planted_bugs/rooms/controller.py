@@ -120,8 +120,8 @@ BUGS: Final = (
         "deletion-does-not-wait",
         _ROOM,
         "controller/topic_deletion.py",
-        "            if phases <= {ReplicaState.DELETION_SUCCESSFUL}:\n",
-        "            if phases <= {ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE}:\n",
+        "            if states <= {ReplicaState.DELETION_SUCCESSFUL}:\n",
+        "            if states <= {ReplicaState.DELETION_SUCCESSFUL, ReplicaState.DELETION_INELIGIBLE}:\n",
         "two lines: a topic goes when every replica has deleted its log, and its files are told from a new topic's",
         "a topic is deleted while a broker is down, and made again",
         (

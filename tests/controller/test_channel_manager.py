@@ -15,11 +15,14 @@ from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import TopicPartition
-from kafkalite.controller.channel_manager import ControllerChannelManager
+from kafkalite.controller.channel_manager import (
+    ControllerChannelManager,
+    leader_and_isr_answer,
+    stop_replica_answer,
+)
 from kafkalite.controller.controller_context import ControllerContext
 from kafkalite.controller.replica_leader_elections import imbalanced
 from kafkalite.controller.request_batch import ControllerBrokerRequestBatch
-from kafkalite.controller.responses import leader_and_isr_answer, stop_replica_answer
 from kafkalite.testing.clock import ManualClock
 from kafkalite.zk.znodes.topics import TopicAssignment
 
@@ -39,7 +42,7 @@ def test_many_changes_are_one_request_of_a_kind() -> None:
     known = context()
     batch = ControllerBrokerRequestBatch(known, 1, 5)
     for epoch in range(3):
-        batch.state(known.states[TP].with_(leader_epoch=epoch))
+        batch.add_partition(known.states[TP].with_(leader_epoch=epoch))
     requests = batch.take()
     assert [(broker.id, type(request)) for broker, request in requests] == [
         (1, LeaderAndIsrRequest),
@@ -58,11 +61,11 @@ def test_many_changes_are_one_request_of_a_kind() -> None:
 def test_the_last_word_counts() -> None:
     known = context()
     batch = ControllerBrokerRequestBatch(known, 1, 5)
-    batch.order(1, known.states[TP])
-    batch.stop(1, TP, 3, delete=True)
-    batch.stop(2, TP, 3, delete=True)
-    batch.order(2, known.states[TP])
-    batch.stop(9, TP, 3, delete=True)
+    batch.add_leader_and_isr(1, known.states[TP])
+    batch.add_stop_replica(1, TP, 3, delete=True)
+    batch.add_stop_replica(2, TP, 3, delete=True)
+    batch.add_leader_and_isr(2, known.states[TP])
+    batch.add_stop_replica(9, TP, 3, delete=True)
     (first, stop), (second, order) = batch.take()
     assert isinstance(stop, StopReplicaRequest) and isinstance(order, LeaderAndIsrRequest)
     assert (first.id, second.id) == (1, 2)
@@ -82,7 +85,7 @@ def test_answers() -> None:
     assert leader_and_isr_answer(TWO, request, well, {}) is None
     known = context()
     batch = ControllerBrokerRequestBatch(known, 1, 5)
-    batch.stop(2, TP, -2, delete=True)
+    batch.add_stop_replica(2, TP, -2, delete=True)
     ((_, stop),) = batch.take()
     assert isinstance(stop, StopReplicaRequest)
     for code, deleted in ((ErrorCode.NONE, True), (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)):
@@ -117,16 +120,16 @@ class Wire:
 
 def test_one_at_a_time_in_order_and_again_until_answered() -> None:
     wire, clock, heard = Wire(), ManualClock(), list[int]()
-    sender = ControllerChannelManager(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.id))
-    sender.add_broker(ONE)
-    sender.add_broker(TWO)
+    channels = ControllerChannelManager(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.id))
+    channels.add_broker(ONE)
+    channels.add_broker(TWO)
     first, second = (LeaderAndIsrRequest(1, epoch, 11, (), ()) for epoch in (5, 6))
     for request in (first, second):
-        sender.send(ONE, request)
-    sender.send(TWO, first)
+        channels.send(ONE, request)
+    channels.send(TWO, first)
     assert [(broker_id, request) for broker_id, request, _ in wire.asked] == [(1, first), (2, first)]
     wire.asked[0][2].errback(OSError("gone"))
-    assert sender.depth(1) == 2
+    assert channels.depth(1) == 2
     clock.advance(0.1)
     assert wire.asked[2][:2] == (1, first)
     wire.asked[2][2].callback(ControlResponse(ErrorCode.NONE))
@@ -136,21 +139,21 @@ def test_one_at_a_time_in_order_and_again_until_answered() -> None:
 
 def test_another_incarnation_gets_nothing_of_the_old_ones() -> None:
     wire, clock, heard = Wire(), ManualClock(), list[int]()
-    sender = ControllerChannelManager(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.epoch))
-    sender.add_broker(ONE)
+    channels = ControllerChannelManager(wire, clock, 0.1, lambda broker, _, __: heard.append(broker.epoch))
+    channels.add_broker(ONE)
     request = LeaderAndIsrRequest(1, 5, 11, (), ())
-    sender.send(ONE, request)
-    sender.send(ONE, request)
+    channels.send(ONE, request)
+    channels.send(ONE, request)
     again = Broker(1, (), epoch=99)
-    sender.add_broker(again)
-    sender.send(ONE, request)
+    channels.add_broker(again)
+    channels.send(ONE, request)
     wire.asked[0][2].callback(ControlResponse(ErrorCode.NONE))
     clock.advance(1)
     assert (len(wire.asked), heard) == (1, [])
-    sender.send(again, request)
-    sender.close()
+    channels.send(again, request)
+    channels.close()
     wire.asked[1][2].callback(ControlResponse(ErrorCode.NONE))
-    sender.send(again, request)
+    channels.send(again, request)
     assert (len(wire.asked), heard) == (2, [])
 
 
@@ -159,17 +162,17 @@ def test_another_incarnation_gets_nothing_of_the_old_ones() -> None:
 def test_a_broker_that_does_not_know_its_registration_yet_is_told_again() -> None:
     """The controller's watch was faster than the answer to the broker: what is dropped now nobody says again."""
     wire, clock, heard = Wire(), ManualClock(), list[ErrorCode]()
-    sender = ControllerChannelManager(wire, clock, 0.1, lambda _, __, response: heard.append(response.error))
-    sender.add_broker(ONE)
+    channels = ControllerChannelManager(wire, clock, 0.1, lambda _, __, response: heard.append(response.error))
+    channels.add_broker(ONE)
     request = LeaderAndIsrRequest(1, 5, 11, (), ())
-    sender.send(ONE, request)
+    channels.send(ONE, request)
     wire.asked[0][2].callback(ControlResponse(ErrorCode.STALE_BROKER_EPOCH))
     clock.advance(0.1)
     assert [asked for _, asked, _ in wire.asked] == [request, request]
     wire.asked[1][2].callback(ControlResponse(ErrorCode.NONE))
     assert heard == [ErrorCode.NONE]
-    sender.send(ONE, request)
+    channels.send(ONE, request)
     wire.asked[2][2].callback(ControlResponse(ErrorCode.STALE_BROKER_EPOCH))
-    sender.remove_broker(1)
+    channels.remove_broker(1)
     clock.advance(1)
     assert len(wire.asked) == 3, "another life of the broker"

@@ -1,24 +1,11 @@
-"""What the controller is handed: settings and the way to the brokers.
+"""The controller's settings.
 
-Answers to: ``kafka.controller.ControllerChannelManager`` (the part that is a wire) and the controller's keys of
-``kafka.server.KafkaConfig``. Pure.
+Answers to: the controller's keys of ``kafka.server.KafkaConfig``. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import Protocol
-
-from kafkalite.cluster.control import ControlRequest, ControlResponse
-from kafkalite.cluster.model import Broker
-
-
-class BrokerChannel(Protocol):
-    """The way to the brokers' control-plane listeners (also to this very broker's)."""
-
-    def send(self, broker: Broker, request: ControlRequest) -> Awaitable[ControlResponse]:
-        """Deliver ``request``. Fails with any exception when the broker cannot be reached or does not answer."""
 
 
 @dataclass(frozen=True, slots=True)

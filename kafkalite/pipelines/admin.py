@@ -1,4 +1,4 @@
-"""Topics of pipelines: whether they are there, and made where they are not.
+"""The topics of pipelines: checked, and created if they do not exist.
 
 Answers to: ``org.apache.kafka.connect.util.TopicAdmin``. Blocking shell around librdkafka.
 """
@@ -16,11 +16,11 @@ from kafkalite.spark.client.config import ClientConfig, ClientConfigError
 TIMEOUT = 15.0
 """Seconds for a cluster to answer."""
 PATIENCE = 5.0
-"""Seconds within which every broker has heard of a topic that was just made."""
+"""Seconds within which every broker knows a new topic."""
 
 
 def check_topics(pipeline: Pipeline, topics: Collection[str]) -> None:
-    """Raises :class:`PipelineError` where the cluster does not answer, or lacks one of ``topics``."""
+    """Raises :class:`PipelineError` if the cluster does not answer, or lacks one of ``topics``."""
     admin = _admin(pipeline)
     deadline = time.monotonic() + PATIENCE
     while True:
@@ -37,7 +37,7 @@ def check_topics(pipeline: Pipeline, topics: Collection[str]) -> None:
 
 
 def ensure_topic(pipeline: Pipeline, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-    """Create ``topic`` where it is not there. Raises :class:`PipelineError`."""
+    """Create ``topic`` if it does not exist. Raises :class:`PipelineError`."""
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import NewTopic
 

@@ -1,4 +1,4 @@
-"""What a job gets: the session, its file, and ways in and out that all start again where they stopped.
+"""The context of a job: the session, its file, and inputs and outputs that continue where the last run stopped.
 
 Answers to: ``org.apache.kafka.connect.sink.SinkTaskContext`` and ``org.apache.kafka.streams.StreamsBuilder``. Shell.
 """
@@ -22,8 +22,8 @@ FORMAT = "kafkalite"
 
 @dataclass(frozen=True)
 class Context:
-    """One run of ``pipeline``; ``state`` is its folder on this machine. ``moved`` is told of rows of a query that Spark
-    does not see."""
+    """One run of ``pipeline``; ``state`` is its folder on this machine. ``moved`` is given the numbers of rows that
+    Spark's own progress lacks."""
 
     spark: SparkSession
     pipeline: Pipeline
@@ -32,31 +32,31 @@ class Context:
 
     def read_topic(self, topic: str, **options: str) -> DataFrame:
         """The stream of ``topic`` from its beginning (``startingOffsets``): key, value, topic, partition, offset,
-        timestamp, timestampType. Rows of open and aborted transactions are not among them."""
+        timestamp, timestampType. Rows of open and aborted transactions are left out."""
         settings = self._source_options(topic, options)
         return self.spark.readStream.format(FORMAT).options(**settings).load()
 
     def read_topic_once(self, topic: str, **options: str) -> DataFrame:
-        """What is in ``topic`` now, as a batch."""
+        """The present content of ``topic``, as a batch."""
         return self.spark.read.format(FORMAT).options(**self._source_options(topic, options)).load()
 
     def write_topic(self, frame: DataFrame, topic: str, *, query: str, mode: str = "append") -> StreamingQuery:
-        """Each row of a stream (``key`` or none, ``value``, perhaps ``headers``) once into ``topic``.
+        """Write each row of a stream (``key`` or none, ``value``, perhaps ``headers``) once into ``topic``.
 
-        With an empty ``topic``, each row's own column ``topic`` says where it goes. No topic is created.
+        With an empty ``topic``, each row's own column ``topic`` names its topic. No topic is created.
         """
         if mode == "append":
             return self._writer(frame, query, mode).format(FORMAT).options(**self._sink_options(topic)).start()
 
         def write(batch: DataFrame, number: int) -> None:
-            # Spark lets sinks in Python only append. A batch's write under the query's own id is as good.
+            # Spark lets sinks in Python only append. A batch's write under the query's own id is equivalent.
             self.write_once(batch, topic, number)
 
         return self.write_each(frame, write, query=query, mode=mode)
 
     def write_once(self, frame: DataFrame, topic: str, number: int) -> None:
-        """Each row of ``frame`` once into ``topic`` (or where its column ``topic`` says), for the function of
-        :meth:`write_each`: ``number`` is the micro-batch's, of which this may be the only such write."""
+        """Write each row of ``frame`` once into ``topic`` (or the topic in its column ``topic``), in the function of
+        :meth:`write_each`: ``number`` is that of the micro-batch, which may have only one such write."""
         stream = self.spark.sparkContext.getLocalProperty("sql.streaming.queryId")
         once = {"kafkalite.queryId": stream, "kafkalite.batchId": str(number)}
         frame.write.format(FORMAT).options(**self._sink_options(topic), **once).mode("append").save()
@@ -64,14 +64,14 @@ class Context:
     def write_each(
         self, frame: DataFrame, function: Callable[[DataFrame, int], None], *, query: str, mode: str = "append"
     ) -> StreamingQuery:
-        """Each micro-batch of a stream to ``function``, with its number; one that was cut short comes again, with the
+        """Pass each micro-batch of a stream to ``function``, with its number; an interrupted one is repeated with the
         same number."""
 
         def run(batch: DataFrame, number: int) -> None:
             try:
                 function(batch, number)
             except Exception as error:
-                # A failure of Java's that Python hands back to Java loses its cause on the way.
+                # An error of Java's that Python passes back to Java loses its cause on the way.
                 raise PipelineError(summary(error)) from None
 
         return self._writer(frame, query, mode).foreachBatch(run).start()
@@ -79,14 +79,14 @@ class Context:
     def write_files(
         self, frame: DataFrame, format: str, path: str, *, query: str, partition_by: Sequence[str] = (), **options: str
     ) -> StreamingQuery:
-        """Each row of a stream once into files below ``path`` (``format``: parquet, csv, json), in folders by the
+        """Write each row of a stream once into files below ``path`` (``format``: parquet, csv, json), in folders by the
         values of the columns ``partition_by``; ``options`` are those of Spark's writer."""
         from kafkalite.pipelines.connect.sinks import Files
 
         return self.write_each(frame, Files(format, path, partition_by, options).write, query=query)
 
     def ensure_topic(self, topic: str, partitions: int = 3, **configs: str) -> None:
-        """Create ``topic`` where it is not there; ``cleanup_policy="compact"`` is ``cleanup.policy``."""
+        """Create ``topic`` if it does not exist; ``cleanup_policy="compact"`` is ``cleanup.policy``."""
         from kafkalite.pipelines.admin import ensure_topic
 
         ensure_topic(self.pipeline, topic, partitions, {key.replace("_", "."): value for key, value in configs.items()})
@@ -107,6 +107,6 @@ class Context:
         )
 
     def checkpoint(self, query: str) -> str:
-        """Where Spark keeps how far ``query`` has come."""
+        """The folder of the checkpoint of ``query``."""
         base = self.pipeline.checkpoints or str(self.state / "checkpoints")
         return f"{base.rstrip('/')}/{query}"

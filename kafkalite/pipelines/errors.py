@@ -1,4 +1,4 @@
-"""What is wrong with a pipeline, for whoever wrote its file.
+"""The error of a pipeline, for the author of its file.
 
 Answers to: ``org.apache.kafka.connect.errors.ConnectException``. Pure.
 """
@@ -9,4 +9,4 @@ from kafkalite.common.errors import ConfigError
 
 
 class PipelineError(ConfigError):
-    """A pipeline cannot start or go on; the text is one line: the file, the table, the key, and what to do."""
+    """A pipeline cannot start or continue; the text is one line: the file, the table, the key, and what to do."""

@@ -1,4 +1,4 @@
-"""One line of what Spark, its Java and its Python workers say when a query fails.
+"""The cause of a query's failure, as one line, from the errors of Spark, its Java and its Python workers.
 
 Answers to: ``org.apache.kafka.connect.runtime.WorkerTask``'s ``trace``, of which people want the last cause. Pure.
 """
@@ -34,7 +34,7 @@ def summary(error: BaseException | str) -> str:
 
 
 def _root_cause(java: Any) -> str:
-    """What a Java exception that py4j hands on says at its bottom."""
+    """The innermost message of a Java exception that py4j passes on."""
     while (cause := java.getCause()) is not None:
         java = cause
     return str(java.getMessage() or java.toString())

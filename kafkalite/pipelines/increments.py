@@ -2,8 +2,8 @@
 
 Answers to: ``org.apache.spark.sql.execution.streaming.CompactibleFileStreamLog``, for rows. Shell (Spark's files).
 
-What a micro-batch adds is a folder with its number: done again, it is overwritten, and nobody looks at it before the
-next one. So a function of ``writeStream.foreachBatch`` can keep state of any shape, exactly once.
+A micro-batch adds a folder with its number: if it runs again, the folder is overwritten, and no query reads it before
+the next micro-batch. So a function of ``writeStream.foreachBatch`` can keep any state, exactly once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 EVERY = 20
-"""Each so many micro-batches the table is written as a whole, and older folders go."""
+"""After this many micro-batches the table is written as a whole, and older folders are deleted."""
 _MORE, _WHOLE = "more", "whole"
 
 
 class Increments:
     """The table in ``folder`` (of any file system that Spark knows), with columns by ``schema`` (DDL).
 
-    ``merge`` makes fewer rows that mean the same, such as sums by a key.
+    ``merge`` combines rows into fewer rows with the same meaning, such as sums by a key.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Increments:
         self._every = every
 
     def before(self, number: int) -> DataFrame:
-        """All that micro-batches before ``number`` have added, merged."""
+        """All rows that micro-batches before ``number`` have added, merged."""
         there = self._folders()
         whole = max((each for kind, each in there if kind == _WHOLE and each < number), default=-1)
         names = [(_WHOLE, whole)] if whole >= 0 else []
@@ -49,14 +49,14 @@ class Increments:
         return self._merge(self._spark.read.schema(self._schema).parquet(*(self._path(*name) for name in names)))
 
     def add(self, number: int, rows: DataFrame) -> None:
-        """What the micro-batch ``number`` adds, in place of what it may have added before it was cut short."""
+        """Set the rows of the micro-batch ``number``, instead of any that an interrupted attempt wrote."""
         if (number + 1) % self._every:
             rows.write.mode("overwrite").parquet(self._path(_MORE, number))
             return
         everything = self._merge(self.before(number).unionByName(rows))
         files = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
         everything.coalesce(files).write.mode("overwrite").parquet(self._path(_WHOLE, number))
-        # What this one needs if it is done again stays: it begins with the whole before it.
+        # The input of this micro-batch stays, because a repeated one begins with the whole before it.
         older = number - self._every
         for kind, each in self._folders():
             if each < older:

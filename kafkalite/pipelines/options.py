@@ -1,11 +1,11 @@
-"""A table of a TOML file into a frozen dataclass: what is unknown, missing or of another type is named.
+"""A table of a TOML file into a frozen dataclass; errors name unknown and missing keys and wrong types.
 
 Answers to: ``org.apache.kafka.common.config.AbstractConfig``, for files in TOML. Pure.
 
-The fields' types say what is allowed: ``str``, ``int``, ``float``, ``bool``, ``Literal["a", "b"]``, ``tuple[T, ...]``
+The fields' types are the allowed types: ``str``, ``int``, ``float``, ``bool``, ``Literal["a", "b"]``, ``tuple[T, ...]``
 (a list, or one value alone), ``Mapping[str, T]``, another dataclass (a table below), ``object`` (anything), and any of
-them ``| None``. A field without a default must be there. Its ``__post_init__`` may raise :class:`PipelineError` or
-``ValueError`` for what types cannot say.
+them ``| None``. A field without a default is required. Its ``__post_init__`` may raise :class:`PipelineError` or
+``ValueError`` for rules that types cannot express.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def parse_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
 
 
 def unknown_key(key: str, known: Iterable[str], where: str) -> PipelineError:
-    """The error for a key that nobody knows, with the nearest that somebody does."""
+    """The error for an unknown key, with the most similar known key."""
     names = sorted(known)
     near = difflib.get_close_matches(key, names, 1)
     hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(names) or 'none'}"
@@ -54,7 +54,7 @@ def unknown_key(key: str, known: Iterable[str], where: str) -> PipelineError:
 
 
 def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """``a.b = 1``, which TOML takes for a table in a table, as the one key that was meant."""
+    """``a.b = 1``, which TOML reads as a table in a table, as the one key that was meant."""
     flat: dict[str, Any] = {}
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -65,7 +65,7 @@ def flatten(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def as_text(value: object, where: str, key: str) -> str:
-    """A value of a setting that is text for whoever takes it: numbers and booleans may be written as such."""
+    """A value of a setting that is passed on as text: numbers and booleans may be written without quotes."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (str, int, float)):
@@ -109,7 +109,7 @@ def _scalar(hint: Any, value: Any, where: str, key: str) -> Any:
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    # A bool is an int to Python, and not to whoever writes a file.
+    # A bool is an int in Python, but not for the author of a file.
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise _wrong(where, key, _NAMES.get(hint, hint.__name__), value)
     return value

@@ -1,4 +1,4 @@
-"""What one TOML file says: a pipeline's name, its job, the cluster, when it runs, and the job's own options.
+"""The content of a pipeline's TOML file: its name, its job, the cluster, its trigger, and the job's own options.
 
 Answers to: ``org.apache.kafka.connect.runtime.ConnectorConfig``. Pure.
 """
@@ -27,7 +27,7 @@ _CONNECT_TABLES = ("source", "sink", "errors")
 
 @dataclass(frozen=True)
 class Trigger:
-    """When micro-batches begin: ``interval`` after the last one began; or ``once``, all that there is, then the end."""
+    """When micro-batches begin: ``interval`` after the last one began; or ``once``, all present input, then the end."""
 
     interval: str = "1 second"
     once: bool = False
@@ -54,8 +54,8 @@ class SparkSettings:
 @dataclass(frozen=True)
 class Pipeline:
     """One file. ``where`` names it in errors; ``kafka`` has the client's settings without the prefix ``kafka.``;
-    ``options`` is the job's own table (of Connect: ``source``, ``sink`` and ``errors``); ``checkpoints`` is where Spark
-    keeps what must outlive this machine (any file system that it knows), by default beside the other state."""
+    ``options`` is the job's own table (for Connect: ``source``, ``sink`` and ``errors``); ``checkpoints`` is the folder
+    of the state that must outlive this machine (on any file system of Spark's), by default beside the other state."""
 
     name: str
     job: str
@@ -67,11 +67,11 @@ class Pipeline:
     where: str = "pipeline"
 
     def with_once(self) -> Pipeline:
-        """The same pipeline that ends when it has done all that there is now."""
+        """The same pipeline, ending when it has processed all present input."""
         return replace(self, trigger=replace(self.trigger, once=True))
 
     def with_master(self, master: str) -> Pipeline:
-        """The same pipeline on another Spark."""
+        """The same pipeline on another Spark master."""
         return replace(self, spark=replace(self.spark, master=master))
 
     def kafka_options(self) -> dict[str, str]:
@@ -80,7 +80,7 @@ class Pipeline:
 
 
 def parse(text: str, where: str, environment: Mapping[str, str] = os.environ) -> Pipeline:
-    """What the file ``where`` says. ``${env:NAME}`` in a text is the value of a variable of the ``environment``.
+    """Parse the file ``where``. ``${env:NAME}`` in a text is the value of a variable of the ``environment``.
 
     Raises :class:`PipelineError`.
     """
@@ -152,7 +152,7 @@ def _spark(table: Mapping[str, Any], where: str) -> SparkSettings:
 
 
 def _resolve(value: Any, where: str, environment: Mapping[str, str]) -> Any:
-    """``value`` with the variables of the environment in its texts."""
+    """``value`` with the variables of the environment replaced in its texts."""
     if isinstance(value, Mapping):
         return {key: _resolve(each, where, environment) for key, each in value.items()}
     if isinstance(value, list):

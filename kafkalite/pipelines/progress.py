@@ -1,4 +1,4 @@
-"""What the micro-batches of a run have moved, as Spark reports it: for the lines on the terminal and ``status.json``.
+"""The progress of a run's micro-batches, from Spark's reports: for the lines on the terminal and ``status.json``.
 
 Answers to: ``org.apache.kafka.connect.runtime.ConnectMetrics``. Pure but for the listener, which only hands on.
 """
@@ -25,14 +25,14 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
         self._ended = ended
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """Nothing has moved yet."""
+        """Ignored, because nothing has been processed yet."""
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """A micro-batch is done."""
+        """A micro-batch is complete."""
         self._progressed(event.progress.name, event.progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """Nothing has come."""
+        """Ignored, because there was no new input."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """A query has ended or failed."""
@@ -40,8 +40,8 @@ class ProgressListener(StreamingQueryListener):  # type: ignore[misc]
 
 
 def advance(status: QueryStatus, progress: Any, now: float) -> None:
-    """Count a micro-batch in."""
-    # The rounds of a table's reader are a stream of their own, of one row each.
+    """Add a micro-batch to the counts."""
+    # Do not count the stream that triggers the rounds of a table's reader, because it has one row of its own a round.
     rounds = any(source.description.startswith("RatePerMicroBatch") for source in progress.sources)
     rows = 0 if rounds else max(0, int(progress.numInputRows))
     status.rows += rows
@@ -54,7 +54,7 @@ def advance(status: QueryStatus, progress: Any, now: float) -> None:
 
 
 def behind(sources: list[tuple[str | None, str | None]]) -> int | None:
-    """How many records, or bytes of files, lie between where the sources are and where they end."""
+    """The records, or bytes of files, between the sources' positions and their ends."""
     found = [lag for lag in (_behind(_load(end), _load(latest)) for end, latest in sources) if lag is not None]
     return sum(found) if found else None
 

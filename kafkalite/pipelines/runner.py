@@ -1,4 +1,4 @@
-"""A run of a pipeline: from its file to its end, with a line of progress now and then.
+"""A run of a pipeline: from its file to its end, with a line of progress at intervals.
 
 Answers to: ``org.apache.kafka.connect.runtime.{Worker,standalone.StandaloneHerder}``. Shell (Spark, signals).
 """
@@ -37,7 +37,7 @@ class Job:
 
 
 def read_pipeline(file: Path) -> Pipeline:
-    """What ``file`` says. Raises :class:`PipelineError`."""
+    """Read ``file``. Raises :class:`PipelineError`."""
     try:
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -47,7 +47,7 @@ def read_pipeline(file: Path) -> Pipeline:
 
 
 def load_job(pipeline: Pipeline) -> Job:
-    """The module that ``job`` names, its options read and, where it can say so without Spark, found possible.
+    """The module of ``job`` with its options, checked as far as that needs no Spark.
 
     Raises :class:`PipelineError`.
     """
@@ -67,7 +67,7 @@ def load_job(pipeline: Pipeline) -> Job:
 
 
 def run(pipeline: Pipeline, base: Path, say: Say, ready: Callable[[], None] = lambda: None) -> None:
-    """Run ``pipeline`` until it ends or is told to (SIGTERM, SIGINT); ``ready`` is called once its queries run.
+    """Run ``pipeline`` until it ends or until SIGTERM or SIGINT; ``ready`` is called once its queries run.
 
     Raises :class:`PipelineError`.
     """
@@ -112,7 +112,7 @@ class Run:
             job = load_job(self._pipeline)
             from kafkalite.pipelines.session import session
 
-            # Once more: Spark has a handler of its own for SIGINT, which cancels what is under way.
+            # Set the handlers again, because Spark sets its own for SIGINT, which cancels the running micro-batch.
             with session(self._pipeline, self._state.path / "spark.log") as spark, self._signals():
                 self._listen(spark)
                 self._start(spark, job)
@@ -147,7 +147,7 @@ class Run:
             self._status.queries.setdefault(name, QueryStatus()).rows += rows
 
     def _watch(self) -> None:
-        """Until nothing is left to wait for: all queries have ended, one has failed, or somebody asked to stop."""
+        """Wait until all queries have ended, one has failed, or a stop was requested."""
         while not self._asked and all(query.exception() is None for query in self._queries):
             if not any(query.isActive for query in self._queries):
                 return
@@ -156,7 +156,7 @@ class Run:
             self._report()
 
     def _end(self) -> None:
-        """Let every micro-batch under way come to its end, then stop; raise what has failed."""
+        """Let every running micro-batch finish, then stop; raise the error of a failed query."""
         asked = self._asked
         if asked:
             self._to(RunState.STOPPING)
@@ -202,7 +202,7 @@ class Run:
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT ask for a stop; the second of them for one at once."""
+        """Handle SIGTERM and SIGINT: the first requests a stop, the second an immediate one."""
 
         def ask(*_: object) -> None:
             self._asked += 1

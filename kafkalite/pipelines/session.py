@@ -26,22 +26,22 @@ DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    # Of Parquet files: without it, others than Spark read times without a zone.
+    # For Parquet files: without it, programs other than Spark read times without a zone.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Of every query with state, for as long as its checkpoint lives.
+    # For every query with state, as long as its checkpoint lives.
     "spark.sql.shuffle.partitions": "8",
 }
-"""Settings where the file says nothing else."""
+"""Default settings."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make our sources and sinks known to ``spark``."""
+    """Register our sources and sinks with ``spark``."""
     spark.dataSource.register(KafkaliteDataSource)
     spark.dataSource.register(FilesDataSource)
 
 
 def settings(pipeline: Pipeline, log: Path) -> dict[str, str]:
-    """The session's settings; what Spark says goes to the file ``log``."""
+    """The session's settings; Spark's log goes to the file ``log``."""
     told = pipeline.spark.conf
     found = {**DEFAULTS, "spark.app.name": pipeline.name, "spark.master": pipeline.spark.master}
     if pipeline.spark.master.startswith("local"):
@@ -86,7 +86,7 @@ def _start(pipeline: Pipeline, log: Path) -> SparkSession:
 
 @contextmanager
 def _noise_to(log: Path) -> Iterator[None]:
-    """What the Java process and the workers, which are its children, write to standard error goes to ``log``."""
+    """Redirect the standard error of the Java process, and of its children the workers, to ``log``."""
     sys.stderr.flush()
     kept = os.dup(2)
     with log.open("ab") as file:

@@ -1,4 +1,4 @@
-"""What is kept of a pipeline on this machine: its folder, whether it runs, and how far it was when it last said so.
+"""The state of a pipeline on this machine: its folder, whether it runs, and its last reported progress.
 
 Answers to: ``org.apache.kafka.connect.storage.{FileOffsetBackingStore,StatusBackingStore}``. Shell (files).
 
@@ -23,7 +23,7 @@ from kafkalite.pipelines.errors import PipelineError
 
 
 class RunState(StrEnum):
-    """How a run stands."""
+    """The state of a run."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -40,7 +40,7 @@ _ALIVE = (RunState.STARTING, RunState.RUNNING, RunState.STOPPING)
 @dataclass
 class QueryStatus:
     """One query of a run. ``rows`` are those of this run, ``bad`` those of them that did not fit the schema; ``lag`` is
-    in records (of topics) or bytes (of files), ``None`` where nobody knows; times in seconds since 1970."""
+    in records (of topics) or bytes (of files), ``None`` if unknown; times in seconds since 1970."""
 
     rows: int = 0
     rate: float = 0.0
@@ -52,7 +52,7 @@ class QueryStatus:
 
 @dataclass
 class PipelineStatus:
-    """A run, or the last one that there was."""
+    """A run, or the last one."""
 
     name: str
     job: str
@@ -67,7 +67,7 @@ class PipelineStatus:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> PipelineStatus:
-        """The reverse of ``dataclasses.asdict``; what an older or newer one says besides is passed over."""
+        """The inverse of ``dataclasses.asdict``; unknown keys of other versions are ignored."""
         known = {each.name for each in fields(cls)}
         given = {key: each for key, each in value.items() if key in known}
         queries = {name: QueryStatus(**query) for name, query in given.pop("queries", {}).items()}
@@ -90,7 +90,7 @@ class PipelineState:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Hold the pipeline for this process. Raises :class:`PipelineError` where another one has it."""
+        """Lock the pipeline for this process. Raises :class:`PipelineError` if another process has it."""
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("w") as lock:
             try:
@@ -115,12 +115,12 @@ class PipelineState:
         return False
 
     def wait_for_end(self) -> None:
-        """Until no process holds the pipeline."""
+        """Wait until no process holds the pipeline."""
         with (self.path / "lock").open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH)
 
     def read(self) -> PipelineStatus | None:
-        """What the last run said; ``None`` where there was none. One that ended without a word has died."""
+        """The last run's status; ``None`` if there was none. A run that ended without a final status has died."""
         try:
             status = PipelineStatus.from_json(json.loads(self._file.read_text()))
         except FileNotFoundError:
@@ -128,14 +128,14 @@ class PipelineState:
         except (ValueError, KeyError, TypeError):
             raise PipelineError(f"{self._file} is damaged: remove it") from None
         if status.state in _ALIVE and not self.is_running():
-            # It may have said its last word since.
+            # Read again, because it may have written its final status since.
             status = PipelineStatus.from_json(json.loads(self._file.read_text()))
             if status.state in _ALIVE:
                 status.state = RunState.DIED
         return status
 
     def write(self, status: PipelineStatus) -> None:
-        """Say how the run stands."""
+        """Write the status of the run."""
         fresh = self._file.with_suffix(".new")
         fresh.write_text(json.dumps(asdict(status), indent=2))
         fresh.replace(self._file)

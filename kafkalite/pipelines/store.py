@@ -1,4 +1,4 @@
-"""Small files and renames on any file system that Spark knows: what must be durable before a micro-batch goes on.
+"""Small files and renames on any file system that Spark knows, for state that must be durable between micro-batches.
 
 Answers to: Spark's ``CheckpointFileManager``; nothing in Kafka. Blocking shell around Hadoop's ``FileSystem``.
 """
@@ -33,7 +33,7 @@ class Store:
         return f"{self._base}/{name}" if name else self._base
 
     def read(self, name: str) -> Any:
-        """The JSON in a file; ``None`` where there is none."""
+        """The JSON in a file; ``None`` without such a file."""
         path = self._path(name)
         if not self._fs.exists(path):
             return None
@@ -44,7 +44,7 @@ class Store:
             stream.close()
 
     def write(self, name: str, value: Any) -> None:
-        """Replace a file by ``value`` as JSON: all or nothing, and durable."""
+        """Replace a file by ``value`` as JSON, atomically and durably."""
         fresh = self._path(f"{name}.new")
         stream = self._fs.create(fresh, True)
         stream.write(json.dumps(value).encode())
@@ -53,7 +53,7 @@ class Store:
         self._context.rename(fresh, self._path(name), self._overwrite)
 
     def walk(self, name: str) -> Iterator[str]:
-        """All files below a folder; none where there is no such folder."""
+        """All files below a folder; none if the folder does not exist."""
         if not self._fs.exists(self._path(name)):
             return
         found = self._fs.listFiles(self._path(name), True)
@@ -62,7 +62,7 @@ class Store:
             yield found.next().getPath().toString()[base:]
 
     def move(self, name: str, final: str) -> None:
-        """Rename a file, unless that was done."""
+        """Rename a file, unless it was renamed already."""
         source, target = self._path(name), self._path(final)
         if self._fs.exists(source):
             self._fs.mkdirs(target.getParent())

@@ -1,1 +1,1 @@
-"""A database's changes as records, and a table made of them again."""
+"""A database's changes as records, and copies of tables from them."""

@@ -1,10 +1,10 @@
-"""A table that is made of a topic's records, and knows itself how far it has come.
+"""A table built from a topic's records, with its positions in the topic stored beside it.
 
 Answers to: nothing in Kafka; ``org.apache.kafka.connect.sink.SinkTask`` with offsets of its own. Blocking shell around
 psycopg.
 
-Rows and positions change in one transaction of the copy's own database, so each record counts once whatever dies, and
-a copy that was dropped, emptied or restored from elsewhere is known by its file on disk and made anew.
+Rows and positions change in one transaction of the copy's own database, so each record counts once, also after a
+crash. A copy that was dropped, emptied or restored is recognised by its file on disk and built again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CREATE TABLE IF NOT EXISTS kafkalite_copies (
 
 
 class TopicRow(NamedTuple):
-    """A record where it stands in the topic."""
+    """A record with its position in the topic."""
 
     partition: int
     offset: int
@@ -35,11 +35,11 @@ class TopicRow(NamedTuple):
 
 
 class CopyLostError(Exception):
-    """The copy is not the one that was begun with: it was dropped or emptied in between."""
+    """The copy is not the one that the run began with: it was dropped or emptied meanwhile."""
 
 
 class TableCopy:
-    """The copy of ``topic`` in the table of that ``name``. Raises :class:`PipelineError` where there is none."""
+    """The copy of ``topic`` in the table of that ``name``. Raises :class:`PipelineError` if there is none."""
 
     def __init__(self, url: str, name: str, topic: str) -> None:
         self._url = url
@@ -47,7 +47,7 @@ class TableCopy:
         self._topic = topic
 
     def begin(self) -> str:
-        """The generation of the copy: a new one, and an empty table, unless the copy is what it was."""
+        """The generation of the copy: if the copy was replaced, a new one with an empty table."""
         with self._transaction() as connection:
             table = find_table(connection, self._name)
             connection.execute(_POSITIONS)
@@ -76,7 +76,7 @@ class TableCopy:
             return generation
 
     def apply(self, generation: str, rows: Collection[TopicRow]) -> None:
-        """Bring the copy to where ``rows`` end; those that it has are passed over. Raises :class:`CopyLostError`."""
+        """Apply ``rows`` to the copy, except those that it has already. Raises :class:`CopyLostError`."""
         with self._transaction() as connection:
             table = find_table(connection, self._name)
             known = self._known(connection, table)
@@ -103,7 +103,7 @@ class TableCopy:
             yield connection
 
     def _known(self, connection: Any, table: SourceTable) -> Mapping[str, Any] | None:
-        """What the database says of the copy, which nobody else may change until the end of the transaction."""
+        """The copy's entry in the database, locked until the end of the transaction."""
         row = connection.execute(
             "SELECT topic, generation, positions, file = pg_relation_filenode(%s) FROM kafkalite_copies"
             " WHERE copy = %s FOR UPDATE",
@@ -113,12 +113,12 @@ class TableCopy:
 
 
 def latest(rows: Iterable[TopicRow]) -> dict[bytes, bytes | None]:
-    """The last value of each key; records without a key say nothing of a row."""
+    """The last value of each key; records without a key are ignored."""
     return {row.key: row.value for row in rows if row.key is not None}
 
 
 def _write(connection: Any, table: SourceTable, values: Mapping[bytes, bytes | None]) -> None:
-    """Rows with a value come or change, the others go."""
+    """Insert or update rows with a value, delete the others."""
     columns = [_quote(column.name) for column in table.columns]
     key = [_quote(name) for name in table.key]
     others = ", ".join(f"{column} = excluded.{column}" for column in columns if column not in key)

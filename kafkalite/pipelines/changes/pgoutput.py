@@ -1,9 +1,9 @@
-"""What PostgreSQL's own output plugin says of the changes in its write-ahead log.
+"""The messages of PostgreSQL's own output plugin about changes in its write-ahead log.
 
 Answers to: nothing in Kafka; Debezium's ``PgOutputMessageDecoder`` does this for Kafka Connect. Pure.
 
 The bytes are those of the logical replication protocol, version 1: PostgreSQL's documentation, "Logical Replication
-Message Formats". Each call of ``pg_logical_slot_peek_binary_changes`` tells of a table before its first change.
+Message Formats". Each call of ``pg_logical_slot_peek_binary_changes`` describes a table before its first change.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">I"), struct.Struct(">Q")
 _PASSED_OVER = b"YOM"
-"""Types of other columns, origins of replicated changes, messages that somebody wrote into the log."""
+"""Message types: types of other columns, origins of replicated changes, messages of applications in the log."""
 
 
 class ChangeError(Exception):
-    """A change that cannot be told as records; the text says why, and what to do."""
+    """A change that cannot be converted to records; the text says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table, as it was when what follows was written."""
+    """A table, as it was when the following changes were written."""
 
     schema: str
     name: str
@@ -39,7 +39,7 @@ class Relation:
 
 
 class Unchanged:
-    """In place of a large value that an update left alone, and which is therefore not in the log."""
+    """Stands for a large value that an update left unchanged, and that is therefore not in the log."""
 
 
 UNCHANGED = Unchanged()
@@ -74,7 +74,7 @@ class SourceTransaction:
 
 
 def transactions(messages: Iterable[bytes]) -> Iterator[SourceTransaction]:
-    """The messages of one call, by transaction. Raises :class:`ChangeError` for what is not of the protocol."""
+    """The messages of one call, by transaction. Raises :class:`ChangeError` for invalid messages."""
     relations: dict[int, Relation] = {}
     changes: list[RowChange | Truncate] = []
     for message in messages:
@@ -106,7 +106,7 @@ def _change(reader: _Reader, relations: Mapping[int, Relation]) -> RowChange:
 
 
 class _Reader:
-    """Takes one message apart, behind its kind."""
+    """Reads the fields of one message, after its type."""
 
     def __init__(self, message: bytes) -> None:
         self._message = message
@@ -163,5 +163,5 @@ def parse_position(text: str) -> int:
 
 
 def format_position(position: int) -> str:
-    """The other way round."""
+    """The inverse: the text of a position."""
     return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"

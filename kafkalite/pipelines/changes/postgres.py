@@ -1,8 +1,8 @@
-"""PostgreSQL, as far as capturing changes needs it: what must be set up, the slot's changes, a first copy of a table.
+"""PostgreSQL, as far as capturing changes needs it: the set-up, the slot's changes, a first copy of a table.
 
 Answers to: nothing in Kafka; Debezium's ``PostgresConnection`` for Kafka Connect. Blocking shell around psycopg.
 
-The slot makes PostgreSQL keep its log until somebody says what is done with. Looking at it (``peek``) moves nothing.
+The slot makes PostgreSQL keep its log until a reader confirms a position. Reading (``peek``) confirms nothing.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from kafkalite.pipelines.changes.pgoutput import (
 from kafkalite.pipelines.errors import PipelineError
 
 SLOT_TIMEOUT = 60.0
-"""Seconds for a slot that a dead reader still holds: its server process notices when it next answers."""
+"""Seconds to wait for a slot that a dead reader still holds: its server process notices at its next answer."""
 _IN_USE = "55006"
 FETCH = 5_000
 """Rows of a table at a time."""
 QUIET = 16 << 20
-"""Bytes of the log, with nothing of the table, that are passed over in a step."""
+"""Bytes of the log without a change of the table that are passed over in one step."""
 
 
 def connect(url: str, *, autocommit: bool = True) -> Any:
-    """A connection whose texts every session writes alike. Raises :class:`PipelineError`."""
+    """A connection with fixed text formats for all sessions. Raises :class:`PipelineError`."""
     try:
         import psycopg
     except ImportError:
@@ -49,7 +49,7 @@ def connect(url: str, *, autocommit: bool = True) -> Any:
 
 @contextmanager
 def said_plainly(what: str) -> Iterator[None]:
-    """The database's errors as :class:`PipelineError`: ``what`` cannot be done, and the line that says why."""
+    """Convert the database's errors to :class:`PipelineError`: ``what`` failed, and the line that says why."""
     import psycopg
 
     try:
@@ -60,7 +60,7 @@ def said_plainly(what: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A table with a primary key. ``name`` is quoted where it must be; ``columns`` leaves out what is generated."""
+    """A table with a primary key. ``name`` is quoted if necessary; ``columns`` leaves out generated columns."""
 
     name: str
     oid: int
@@ -69,7 +69,7 @@ class SourceTable:
 
 
 def find_table(connection: Any, name: str) -> SourceTable:
-    """The table of that name, as SQL writes it. Raises :class:`PipelineError` where it, or its primary key, is not."""
+    """The table of that name, in SQL's form. Raises :class:`PipelineError` if it or its primary key does not exist."""
     found = connection.execute(
         "SELECT pg_class.oid, format('%%I.%%I', nspname, relname) FROM pg_class"
         " JOIN pg_namespace ON pg_namespace.oid = relnamespace WHERE pg_class.oid = to_regclass(%s) AND relkind = 'r'",
@@ -94,22 +94,22 @@ def find_table(connection: Any, name: str) -> SourceTable:
 
 
 class Slot:
-    """A logical replication slot, with the publication of one table that it speaks of, both of one ``name``."""
+    """A logical replication slot and its publication of one table, both with the same ``name``."""
 
     def __init__(self, connection: Any, name: str) -> None:
         self._connection = connection
         self.name = name
 
     def set_up(self, table: SourceTable) -> bool:
-        """Make what is not there yet; whether the slot had to be made. Raises :class:`PipelineError`."""
+        """Create slot and publication if missing; returns whether the slot is new. Raises :class:`PipelineError`."""
         level = self._value("SHOW wal_level")
         if level != "logical":
             raise PipelineError(f"the database has wal_level = {level}: logical is needed, and a restart")
         with said_plainly(f"changes of {table.name} cannot be captured"):
             if self._value("SELECT relreplident FROM pg_class WHERE oid = %s", table.oid) != "f":
-                # Otherwise large values that an update leaves alone are not in the log.
+                # Otherwise the log lacks large values that an update leaves unchanged.
                 self._connection.execute(f"ALTER TABLE {table.name} REPLICA IDENTITY FULL")
-            # Before the slot: it looks publications up as they were when a change was made.
+            # Before the slot, because it uses the publications as they were when a change was made.
             published = self._value(
                 "SELECT array_agg(prrelid) FROM pg_publication LEFT JOIN pg_publication_rel"
                 " ON prpubid = pg_publication.oid WHERE pubname = %s",
@@ -127,7 +127,7 @@ class Slot:
             return True
 
     def position(self) -> int | None:
-        """Up to where its changes are done with; ``None`` where there is no such slot."""
+        """The position up to which its changes are confirmed; ``None`` if there is no such slot."""
         text = self._value(
             "SELECT confirmed_flush_lsn FROM pg_replication_slots"
             " WHERE slot_name = %s AND database = current_database()",
@@ -136,14 +136,14 @@ class Slot:
         return None if text is None else parse_position(text)
 
     def end_of_log(self) -> int:
-        """Where the log ends now: behind a record, and all before it is on disk, and so can be read."""
+        """The end of the log now. A record is written after it, so that all before it is on disk and can be read."""
         end = parse_position(self._value("SELECT pg_current_wal_insert_lsn()"))
         self._value("SELECT pg_logical_emit_message(true, 'kafkalite', '')")
         return end
 
     def quiet_end(self, start: int, stop: int | None = None) -> int:
-        """How far behind ``start`` nothing has come, if that is far: PostgreSQL may forget what others wrote. Otherwise
-        ``start``. Not behind ``stop``, which is an :meth:`end_of_log`."""
+        """The end of a long stretch without changes after ``start``, because PostgreSQL may drop that part of its log.
+        Otherwise ``start``. At most ``stop``, which is an :meth:`end_of_log`."""
         end = parse_position(self._value("SELECT pg_current_wal_insert_lsn()")) if stop is None else stop
         if end - start < QUIET:
             return start
@@ -151,7 +151,7 @@ class Slot:
         return end if self.next_end(start, 1, end) == start else start
 
     def changes(self, start: int, end: int) -> Iterator[SourceTransaction]:
-        """The transactions committed behind ``start``, up to ``end``."""
+        """The transactions committed after ``start``, up to ``end``."""
         rows = self._patiently(
             "SELECT data FROM pg_logical_slot_peek_binary_changes(%s, %s, NULL, 'proto_version', '1',"
             " 'publication_names', %s)",
@@ -160,8 +160,8 @@ class Slot:
         return (each for each in transactions(data for (data,) in rows) if start < each.end <= end)
 
     def next_end(self, start: int, limit: int, stop: int | None = None) -> int:
-        """The end of the transaction with which ``limit`` messages behind ``start`` are full; ``start`` where nothing
-        has come. Nothing behind ``stop`` counts."""
+        """The end of the transaction that contains the ``limit``-th message after ``start``; ``start`` if there is
+        no message. Messages after ``stop`` are ignored."""
         while True:
             found, count = self._patiently(
                 "SELECT max(lsn), count(*) FROM pg_logical_slot_peek_binary_changes(%s, %s, %s, 'proto_version', '1',"
@@ -169,18 +169,18 @@ class Slot:
                 (self.name, None if stop is None else format_position(stop), limit, self.name),
             ).fetchone()
             end = parse_position(found) if found else 0
-            # What was done last may still be in front: the slot follows a step behind.
+            # The first messages may be confirmed ones, because the slot is one step behind.
             if end > start or count < limit:
                 return max(end, start)
             limit *= 2
 
     def advance(self, position: int) -> None:
-        """All up to ``position`` is done with."""
+        """Confirm all changes up to ``position``."""
         if (self.position() or 0) < position:
             self._patiently("SELECT pg_replication_slot_advance(%s, %s)", (self.name, format_position(position)))
 
     def _patiently(self, statement: str, values: tuple[object, ...]) -> Any:
-        """Run a statement that needs the slot for itself."""
+        """Run a statement that needs exclusive use of the slot."""
         import psycopg
 
         deadline = time.monotonic() + SLOT_TIMEOUT
@@ -198,7 +198,7 @@ class Slot:
 
 
 def rows(connection: Any, table: SourceTable) -> Iterator[Values]:
-    """All rows of ``table`` at one moment, as the log would tell of them."""
+    """All rows of ``table`` at one moment, in the form of the log's changes."""
     names = ", ".join('"' + column.name.replace('"', '""') + '"' for column in table.columns)
     with connection.transaction():
         connection.execute(f"DECLARE first_copy NO SCROLL CURSOR FOR SELECT {names} FROM {table.name}")

@@ -2,9 +2,9 @@
 
 Answers to: nothing in Kafka; what ``org.apache.kafka.connect.json.JsonConverter`` writes for Connect. Pure.
 
-Key and value are JSON objects; numbers keep all their digits, JSON columns are parts of the object, everything else is
-the text that PostgreSQL shows and takes. So ``json_populate_record`` makes the same row of a value; only JSON's null,
-in a JSON column, becomes SQL's.
+Key and value are JSON objects; numbers keep all their digits, JSON columns are parts of the object, all other columns
+are texts as PostgreSQL writes and reads them. So ``json_populate_record`` makes the same row of a value, except that
+JSON's null, in a JSON column, becomes SQL's.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _NUMBER = re.compile(rb"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 
 
 class ChangeRecord(NamedTuple):
-    """One record: without a value the row is gone."""
+    """One record: without a value the row was deleted."""
 
     key: bytes
     value: bytes | None
 
 
 def row_record(columns: Sequence[Column], values: Values, key: Sequence[str]) -> ChangeRecord:
-    """The record of a row that is there; ``key`` names the columns of the primary key."""
+    """The record of an existing row; ``key`` names the columns of the primary key."""
     return ChangeRecord(_key(columns, values, key), _object(columns, values))
 
 
@@ -46,7 +46,7 @@ def change_records(change: RowChange, key: Sequence[str]) -> Iterator[ChangeReco
 
 
 def _complete(relation: Relation, new: Values, old: Values | None) -> Values:
-    """``new`` with what the update left alone taken from ``old``."""
+    """``new``, with the values that the update left unchanged taken from ``old``."""
     if not any(isinstance(value, Unchanged) for value in new):
         return new
     if old is None:

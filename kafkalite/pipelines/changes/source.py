@@ -2,9 +2,9 @@
 
 Answers to: nothing in Kafka; Debezium's ``PostgresConnectorTask`` for Kafka Connect. Shell.
 
-Its offsets are positions in the database's log: a micro-batch that is run again has the same transactions, and what a
-checkpoint has is read no more. The first micro-batch is a copy of the table. What is committed while it is made comes
-once more behind it, in its order, so that each key ends with its last value.
+Its offsets are positions in the database's log: a micro-batch that is run again has the same transactions, and
+transactions before a checkpoint are not read again. The first micro-batch is a copy of the table. Changes committed
+during the copy follow it, in their order, so that each key ends with its last value.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _ANEW = "begin anew with an empty topic and a state of its own"
 
 @dataclass(frozen=True)
 class ChangesOptions:
-    """Where the table is, the slot's name, about how many changes a micro-batch has, and how the topic is read that
-    the records go to: only it knows which rows a ``TRUNCATE`` takes away."""
+    """The table's address, the slot's name, the approximate changes in a micro-batch, and the options for reading the
+    target topic, whose keys are needed for a ``TRUNCATE``, because only the topic has the removed rows."""
 
     url: str
     table: str
@@ -69,7 +69,7 @@ class ChangesDataSource(DataSource):  # type: ignore[misc]
 
 
 class LogRange(InputPartition):  # type: ignore[misc]
-    """One task: what was committed behind ``start`` up to ``end``, or the whole table."""
+    """One task: the transactions committed after ``start`` up to ``end``, or the whole table."""
 
     def __init__(self, start: str, end: str) -> None:
         super().__init__((start, end))
@@ -86,26 +86,26 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         self._stop: int | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Before the copy of the table."""
+        """The position before the copy of the table."""
         return {"position": _BEGINNING}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Whole transactions, until there are enough."""
+        """Whole transactions up to a number of changes."""
         return ReadMaxRows(self.options.limit)
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Where the next micro-batch ends. Raises :class:`PipelineError` where the log is kept no more from ``start``
-        on."""
+        """The end of the next micro-batch. Raises :class:`PipelineError` if the log does not reach back to ``start``
+        any more."""
         with self._reading():
             return {"position": self._next(start["position"], limit)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is in the log now is all that will be read."""
+        """Limit all reading to the current end of the log."""
         with self._reading():
             self._stop = self._slot().end_of_log()
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """One task: order is what a log is about."""
+        """One task, because the changes must stay in order."""
         return [LogRange(start["position"], end["position"])]
 
     def read(self, partition: LogRange) -> Iterator[ChangeRecord]:
@@ -121,7 +121,7 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
             yield from records_of(changes, table.key, lambda: live_keys(self.options.topic))
 
     def commit(self, end: Offset) -> None:
-        """Let PostgreSQL forget what is in the topic."""
+        """Confirm to PostgreSQL the changes that are in the topic."""
         with self._reading():
             self._slot().advance(parse_position(end["position"]))
 
@@ -145,8 +145,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else _ALL
         end = slot.next_end(begun, most, self._stop)
         if end == begun and kept_from < begun:
-            # Spark asks for more when all that it has is done, but says so one micro-batch later: each look would
-            # begin with the last one's changes.
+            # Confirm here, too, because Spark's own confirmation comes one micro-batch late: each read would
+            # begin with the previous changes.
             slot.advance(begun)
         return format_position(end if end > begun else slot.quiet_end(begun, self._stop))
 
@@ -162,8 +162,8 @@ class ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 def records_of(
     transactions: Iterable[SourceTransaction], key: Sequence[str], in_topic: Callable[[], Collection[bytes]]
 ) -> Iterator[ChangeRecord]:
-    """The records of a micro-batch's transactions; ``in_topic`` is asked for the keys with a value that those before
-    it have left in the topic, if it must be."""
+    """The records of a micro-batch's transactions; ``in_topic`` gives the keys with a value in the topic, and is
+    called only if a ``TRUNCATE`` needs them."""
     there: dict[bytes, bool] = {}
     for transaction in transactions:
         for change in transaction.changes:

@@ -1,4 +1,4 @@
-"""Bytes into the columns of a schema, and why they are none.
+"""Bytes into the columns of a schema, with the reason if they do not fit.
 
 Answers to: ``org.apache.kafka.connect.storage.Converter``. Pure: DataFrame in, DataFrame out.
 """

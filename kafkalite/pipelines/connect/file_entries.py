@@ -1,4 +1,4 @@
-"""A file that grows, as it is known again: by device and inode, and by the bytes at its beginning.
+"""The identity of a file that grows: device and inode, and the bytes at its beginning.
 
 Answers to: nothing in Kafka; the registrar of log shippers. Deterministic.
 """
@@ -15,13 +15,13 @@ HEAD_BYTES = 1024
 
 
 class FileLossError(Exception):
-    """Lines that were to be read are gone; the text names file and positions."""
+    """Lines that should be read are gone; the text names file and positions."""
 
 
 @dataclass(frozen=True)
 class FileEntry:
     """How far one file was read: ``path`` is its first name, ``head`` the length and checksum of its first bytes,
-    ``begin`` where reading it began."""
+    ``begin`` the position where reading began."""
 
     path: str
     position: int = 0
@@ -35,22 +35,22 @@ Entries = dict[str, FileEntry]
 
 
 def entries_to_json(entries: Mapping[str, FileEntry]) -> dict[str, dict[str, Any]]:
-    """As they stand in a checkpoint."""
+    """The form of a checkpoint."""
     return {identity: asdict(entry) for identity, entry in entries.items()}
 
 
 def entries_from_json(value: Mapping[str, Mapping[str, Any]]) -> Entries:
-    """The reverse of :func:`entries_to_json`."""
+    """The inverse of :func:`entries_to_json`."""
     return {identity: FileEntry(**entry) for identity, entry in value.items()}
 
 
 def identity_of(status: os.stat_result) -> str:
-    """By what a file is known, whatever its name."""
+    """A file's identity, which a rename does not change."""
     return f"{status.st_dev}:{status.st_ino}"
 
 
 def open_file(identity: str, path: str) -> BinaryIO | None:
-    """The file, under the name ``path`` or, renamed, in the same folder; ``None`` where it is gone."""
+    """The file, under the name ``path`` or, if renamed, in the same folder; ``None`` if it is gone."""
     for name in _names(identity, path):
         try:
             file = open(name, "rb")  # noqa: SIM115  (handed on)
@@ -81,19 +81,19 @@ def head_of(file: BinaryIO, length: int) -> str:
 
 
 def is_same(file: BinaryIO, entry: FileEntry) -> bool:
-    """Whether ``file`` still begins as the one that was read, and is not shorter than what was read of it."""
+    """Whether ``file`` still begins like the file that was read, and is at least as long as was read of it."""
     length = int(entry.head.partition(":")[0])
     return os.fstat(file.fileno()).st_size >= entry.position and head_of(file, length) == entry.head
 
 
 def looks_like_copy(name: str, file: BinaryIO, entries: Iterable[FileEntry]) -> bool:
-    """Whether ``file`` is a copy of one of ``entries``, made to cut that one afterwards (copytruncate): it stands
-    beside it, under the same name with something behind it, and begins as it does."""
+    """Whether ``file`` is a copy of one of ``entries``, made before that one is truncated (copytruncate): it is
+    in the same folder, under the same name with a suffix, and has the same beginning."""
     return any(_is_copied_name(name, entry.path) and _begins_as(file, entry) for entry in entries)
 
 
 def find_copy(entry: FileEntry, least: int) -> str | None:
-    """The name of the copy of the file of ``entry``, which was cut since; it has ``least`` bytes at least."""
+    """The name of the copy of the file of ``entry``, which was truncated since; it has at least ``least`` bytes."""
     folder = os.path.dirname(entry.path) or "."
     try:
         with os.scandir(folder) as found:

@@ -3,12 +3,12 @@
 Answers to: ``org.apache.kafka.connect.file.FileStreamSourceConnector``. Shell around
 :mod:`kafkalite.pipelines.connect.growing`.
 
-Options: ``path`` (patterns separated by commas), ``header`` (whether a file's first line is none of its records),
-``maxBytesPerTrigger``, ``tasks`` (at most so many a micro-batch), ``failOnDataLoss``; ``copies`` (whether what a file
-lost that was cut, by copytruncate, is read from the copy); ``continues`` (an expression: lines that begin so stay in
-one micro-batch and one task with the record before them) and ``settle`` (after so many seconds without a new line the
-last record has all of its lines). Columns: ``value`` (the line without its end), ``file`` (its first name),
-``position`` (of the line's first byte).
+Options: ``path`` (patterns separated by commas), ``header`` (whether to skip a file's first line),
+``maxBytesPerTrigger``, ``tasks`` (at most so many a micro-batch), ``failOnDataLoss``; ``copies`` (whether lines that a
+file lost when it was cut by copytruncate are read from the copy); ``continues`` (an expression: lines that match at
+their beginning stay in one micro-batch and one task with the record before them) and ``settle`` (after so many seconds
+without a new line the last record is complete). Columns: ``value`` (the line without its end), ``file`` (its first
+name), ``position`` (of the line's first byte).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kafkalite.pipelines.connect.joined_lines import JoinedLines
 
 log = logging.getLogger(__name__)
 BLOCK = 4 << 20
-"""Bytes that a task has in hand at once."""
+"""Bytes that a task holds at once."""
 SCHEMA = StructType(
     [StructField("value", BinaryType()), StructField("file", StringType()), StructField("position", LongType())]
 )
@@ -37,7 +37,7 @@ SCHEMA = StructType(
 
 @dataclass(frozen=True)
 class FileOptions:
-    """What a reader must know; sizes in bytes."""
+    """The options of a reader; sizes in bytes."""
 
     patterns: tuple[str, ...]
     header: bool = False
@@ -68,7 +68,7 @@ class FileOptions:
 
 
 class LinesPartition(InputPartition):  # type: ignore[misc]
-    """What one task reads."""
+    """The range of one task."""
 
     def __init__(self, ranges: list[FileRange]) -> None:
         super().__init__(None)
@@ -93,7 +93,7 @@ class FilesDataSource(DataSource):  # type: ignore[misc]
 
 
 class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Looks at the files with every trigger; where nothing has come there is no micro-batch."""
+    """Checks the files at every trigger; without new lines there is no micro-batch."""
 
     def __init__(self, options: FileOptions) -> None:
         self.options = options
@@ -106,14 +106,14 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """A first look may find much."""
+        """The first micro-batch may be large."""
         return ReadMaxBytes(self.options.max_bytes)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends: ``start`` where there is to be none."""
+        """The end of the next micro-batch: ``start`` if there is none."""
         known = entries_from_json(start)
         if self._once and self._sizes is None:
-            # Only now is it known which files there were, whatever they are called today.
+            # Only now are the files of the checkpoint known, which may have been renamed since.
             self._sizes = {identity: seen.size for identity, seen in self._files.look(known).items()}
         most = None if isinstance(limit, ReadAllAvailable) else self.options.max_bytes
         ends = self._files.ends(known, most, self._sizes)
@@ -122,11 +122,11 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return entries_to_json(ends)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """How far the files reached at the last look, limits apart."""
+        """The ends of the files at the last check, regardless of limits."""
         return entries_to_json(self._files.latest) or None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there at the first look is all that will be read."""
+        """Limit all reading to the content at the first check."""
         self._once = True
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
@@ -135,7 +135,7 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
         return [LinesPartition(each) for each in into_tasks(ranges, self.options.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The Arrow record batches of a task. Raises :class:`FileLossError` where ``failOnDataLoss`` is set."""
+        """The Arrow record batches of a task. Raises :class:`FileLossError` if ``failOnDataLoss`` is set."""
         for each in partition.ranges:
             try:
                 for position, data in read_range(each, BLOCK, copies=self.options.copies):
@@ -146,10 +146,10 @@ class FilesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  #
                 log.warning("%s", error)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: where a query stands is in its checkpoint."""
+        """Does nothing, because the query's position is in its checkpoint."""
 
     def stop(self) -> None:
-        """Nothing is open."""
+        """Does nothing, because nothing is open."""
 
 
 def lines(data: bytes, position: int, path: str, *, skip: int = 0) -> Any:

@@ -1,12 +1,12 @@
-"""Files that grow: which there are, which of them are new, renamed or begun anew, and how far each may be read.
+"""Files that grow: finds new, renamed and truncated files, and how far each may be read.
 
 Answers to: ``org.apache.kafka.connect.file.FileStreamSourceTask``, which knows one file and no rotation. Deterministic.
 
 A file is known by device and inode, so that a rename is no new file. Bytes at its beginning (``head``) tell whether an
-inode has become another file, or a file was cut and begun anew (copytruncate): its ``round`` then counts one up, and it
-is read from the beginning. What it lost by that is read from the copy that was made of it before, where ``copies`` are
-looked for: files that stand beside it, under its name with something behind it, and begin as it did. A position stands
-at the beginning of a line, always, and of a record where lines are ``joined``.
+inode has become another file, or a file was truncated and begun again (copytruncate): its ``round`` is then raised,
+and it is read from the beginning. With ``copies``, the lines that it lost are read from the copy that was made before:
+a file beside it, under its name with a suffix, that begins as it did. A position is always at the beginning of a line,
+and if lines are ``joined``, of a record.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from kafkalite.pipelines.connect.joined_lines import JoinedLines
 
 _BLOCK = 64 << 10
 _ROTATED = re.compile(r"[.-]\d[\d.T:_-]*$")
-"""What rotation puts behind a name."""
+"""The suffix that rotation adds to a name."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class FileRange:
 
 
 def last_line_end(file: BinaryIO, start: int, end: int) -> int:
-    """Behind the last end of a line in ``start``..``end``; ``start`` where there is none."""
+    """The position after the last end of a line in ``start``..``end``; ``start`` if there is none."""
     while end > start:
         begin = max(start, end - _BLOCK)
         file.seek(begin)
@@ -61,7 +61,7 @@ def last_line_end(file: BinaryIO, start: int, end: int) -> int:
 
 
 def first_line_end(file: BinaryIO, start: int, end: int) -> int:
-    """Behind the first end of a line in ``start``..``end``; ``start`` where there is none."""
+    """The position after the first end of a line in ``start``..``end``; ``start`` if there is none."""
     position = start
     file.seek(start)
     while position < end:
@@ -76,7 +76,7 @@ def first_line_end(file: BinaryIO, start: int, end: int) -> int:
 
 
 class Rank(IntEnum):
-    """Of files that were written last at the same time (times have a grain), which is the oldest."""
+    """The age order of files that were written last at the same time, because times have a coarse resolution."""
 
     COPY = 0
     KNOWN = 1
@@ -85,8 +85,8 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True)
 class Seen:
-    """One file at one look: where it is to be read from, its size, when it was written last, and whether it grows no
-    more for now. A copy is read in the place of what was cut."""
+    """One file at one check: its start position, its size, when it was written last, and whether it is
+    complete for now. A copy is read instead of the truncated file."""
 
     entry: FileEntry
     size: int
@@ -96,8 +96,8 @@ class Seen:
 
 
 class GrowingFiles:
-    """The files of ``patterns``, looked at again and again. What it remembers between looks only saves time, but for
-    files that were seen to be shorter than they had been: these are new however fast they grow."""
+    """The files of ``patterns``, checked repeatedly. Its memory between checks only saves time, except for
+    files that became shorter: these count as new even if they have grown again since."""
 
     def __init__(self, patterns: Sequence[str], joined: JoinedLines | None = None, *, copies: bool = False) -> None:
         self._patterns = patterns
@@ -105,10 +105,10 @@ class GrowingFiles:
         self._copies = copies
         self._cut: set[tuple[str, int]] = set()
         self.latest: Entries = {}
-        """How far every file reached at the last look."""
+        """The end of every file at the last check."""
 
     def look(self, known: Mapping[str, FileEntry]) -> dict[str, Seen]:
-        """Every file that is to be read: the oldest first, a copy before what it was made of."""
+        """Every file to read: the oldest first, a copy before its original."""
         found: dict[str, Seen] = {}
         cut: list[tuple[FileEntry, float]] = []
         for identity, path in self._candidates(known):
@@ -136,14 +136,14 @@ class GrowingFiles:
         return Seen(entry, status.st_size, status.st_mtime, rank, quiet)
 
     def _copy_of(self, cut: FileEntry, modified: float, known: Mapping[str, FileEntry]) -> tuple[str, Seen] | None:
-        """What holds the rest of a file that was cut, and written last at ``modified``."""
+        """The file with the rest of a file that was truncated, and written last at ``modified``."""
         name = find_copy(cut, cut.position)
         if name is None:
             return None
         try:
             with open(name, "rb") as file:
                 identity = identity_of(os.fstat(file.fileno()))
-                # Where an older copy was, which is known: another file all the same.
+                # The inode of an older known copy: a different file nevertheless.
                 round_ = known[identity].round + 1 if identity in known else 0
                 seen = self._seen(file, replace(cut, path=name, round=round_, begin=cut.position), Rank.COPY)
         except OSError:
@@ -151,11 +151,11 @@ class GrowingFiles:
         return identity, replace(seen, modified=min(seen.modified, modified))
 
     def ends(self, known: Mapping[str, FileEntry], most: int | None, sizes: Mapping[str, int] | None = None) -> Entries:
-        """``known`` moved on by whole lines, of ``most`` bytes altogether (one line at least), and up to ``sizes``
-        where they are given. Files that are gone are left out.
+        """``known`` advanced by whole lines, of ``most`` bytes in total (at least one line), and up to ``sizes``
+        if given. Deleted files are left out.
 
-        What rotation made of one file is read in its order: while the last record of one may still get lines, those
-        that are younger wait."""
+        Files that rotation made from one file are read in order: while lines may still be added to the last record of
+        one, younger files wait."""
         moved: Entries = {}
         left = most
         looked = self.look(known)
@@ -176,14 +176,14 @@ class GrowingFiles:
                 waiting.add(series[entry.path])
             if file is not None and end > entry.position:
                 if left is not None:
-                    # What is too much for this time goes before what is younger.
+                    # The rest of this file must be read before younger files.
                     left = 0 if limit - entry.position > left else left - (end - entry.position)
                 moved[identity] = replace(entry, position=end, head=head)
             elif identity in known and seen.rank is not Rank.COPY:
-                # A file that was cut and has no line yet stays what it was: nothing has changed that could be read.
+                # A truncated file without a line keeps its entry, because there is nothing new to read.
                 moved[identity] = known[identity]
             elif seen.rank is Rank.COPY and left != 0:
-                # Read to its end already, before it was a copy: not a new file.
+                # It was read to its end already, before it was a copy: not a new file.
                 moved[identity] = entry
         return moved
 
@@ -194,7 +194,7 @@ class GrowingFiles:
             end = self._joined.last_start(file, start, end)
         if end > start or bound == limit:
             return end
-        # A line that is longer than the limit is read all the same, and so is a record.
+        # A line or a record that is longer than the limit is read nevertheless.
         end = first_line_end(file, start, limit)
         if self._joined is not None and end > start:
             end = self._joined.first_end(file, end, limit, whole=whole) or start
@@ -222,7 +222,7 @@ class GrowingFiles:
 
 
 def ranges_between(start: Mapping[str, FileEntry], end: Mapping[str, FileEntry]) -> list[FileRange]:
-    """What lies between two looks."""
+    """The ranges between two checks."""
     ranges = []
     for identity, entry in end.items():
         before = start.get(identity)
@@ -233,8 +233,8 @@ def ranges_between(start: Mapping[str, FileEntry], end: Mapping[str, FileEntry])
 
 
 def into_tasks(ranges: Collection[FileRange], tasks: int) -> list[list[FileRange]]:
-    """``ranges`` for at most ``tasks`` tasks of about the same size. No file is divided, and files that rotation made
-    of one stay together, so that their order holds."""
+    """Divide ``ranges`` among at most ``tasks`` tasks of similar size. No file is divided, and files that rotation made
+    from one stay together, so that their order is kept."""
     series: dict[str, list[FileRange]] = {}
     names = first_names({each.entry.path for each in ranges})
     for each in ranges:
@@ -249,8 +249,8 @@ def into_tasks(ranges: Collection[FileRange], tasks: int) -> list[list[FileRange
 
 
 def first_names(paths: Collection[str]) -> dict[str, str]:
-    """Each of ``paths`` → the name that rotation made it of: without a number or date at its end, the shortest that it
-    begins with."""
+    """Each of ``paths`` → the original name before rotation: the shortest name that it begins with, without a number or
+    date at its end."""
     stems = {path: _ROTATED.sub("", path) for path in paths}
     firsts: dict[str, str] = {}
     shortest = None
@@ -265,7 +265,7 @@ def _size(ranges: Collection[FileRange]) -> int:
 
 
 def read_range(wanted: FileRange, block: int, *, copies: bool = False) -> Iterator[tuple[int, bytes]]:
-    """The bytes of a range in blocks of whole lines, each with its position, from a copy where the file was cut and
+    """The bytes of a range in blocks of whole lines, each with its position; from a copy if the file was truncated and
     there is one. Raises :class:`FileLossError`."""
     file = _open_range(wanted, copies)
     try:

@@ -1,4 +1,4 @@
-"""A database, as Spark's Java sees it: for what must be one transaction, or a question of one row.
+"""A database through Spark's Java: for statements in one transaction, and for queries of one row.
 
 Answers to: ``CachedConnectionProvider`` of Kafka Connect's JDBC connectors. Blocking shell around ``java.sql``.
 """
@@ -19,7 +19,7 @@ from kafkalite.pipelines.failures import summary
 
 @dataclass(frozen=True)
 class Database:
-    """Where it is, who we are, and ``where`` in a pipeline's file that stands."""
+    """The address and user, and ``where`` in a pipeline's file they are written."""
 
     spark: SparkSession
     url: str
@@ -41,7 +41,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[JdbcConnection]:
-        """A connection whose statements all count, or none. Raises :class:`PipelineError`."""
+        """A connection whose statements are committed together. Raises :class:`PipelineError`."""
         raw = self._connect()
         try:
             raw.setAutoCommit(False)
@@ -55,7 +55,7 @@ class Database:
             raw.close()
 
     def failed(self, what: str, error: BaseException) -> PipelineError:
-        """What went wrong, without Java's stack."""
+        """The error as one line, without Java's stack."""
         return PipelineError(f"{self.where}: {what} at {without_secrets(self.url)}: {summary(error)}")
 
     def _connect(self) -> Any:
@@ -84,7 +84,7 @@ class JdbcConnection:
         self._database = database
 
     def execute(self, sql: str, *parameters: object) -> int:
-        """A statement; how many rows it has changed. Raises :class:`PipelineError`."""
+        """Execute a statement; returns how many rows it changed. Raises :class:`PipelineError`."""
         try:
             statement = self._prepare(sql, parameters)
             try:
@@ -96,7 +96,7 @@ class JdbcConnection:
             raise self._database.failed(sql.split(" (", maxsplit=1)[0][:80], error) from error
 
     def first(self, sql: str, *parameters: object) -> tuple[str | None, ...] | None:
-        """The first row that a query finds, as texts. Raises :class:`PipelineError`."""
+        """The first row of a query, as texts. Raises :class:`PipelineError`."""
         try:
             statement = self._prepare(sql, parameters)
             try:
@@ -122,7 +122,7 @@ class JdbcConnection:
             raise self._database.failed(sql[:80], error) from error
 
     def commit(self) -> None:
-        """All that was executed counts from now on. Raises :class:`PipelineError`."""
+        """Commit all that was executed. Raises :class:`PipelineError`."""
         try:
             self._raw.commit()
         except Exception as error:

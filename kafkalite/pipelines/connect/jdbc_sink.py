@@ -1,10 +1,10 @@
-"""Micro-batches into a table: inserted, changed or deleted by key, each batch once.
+"""Micro-batches into a table: rows are inserted, changed or deleted by key, each batch once.
 
 Answers to: ``JdbcSinkTask`` of Kafka Connect's JDBC connectors (``insert.mode=upsert``), which may do a batch twice.
 Shell.
 
-Spark's tasks write a micro-batch into a staging table, all at once. Then one transaction of the database merges it into
-the target, and notes the query and the batch's number in ``kafkalite_batches``: a batch that comes again finds that.
+Spark's tasks write a micro-batch into a staging table, concurrently. Then one transaction of the database merges it
+into the target, and records query and batch number in ``kafkalite_batches``: a repeated batch finds that entry.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class SinkTable:
 
     @classmethod
     def find(cls, database: Database, sink: JdbcSink, columns: list[str]) -> SinkTable:
-        """The table that rows of ``columns`` go to. Raises :class:`PipelineError` where it is not there, or lacks
-        one."""
+        """The table for rows of ``columns``. Raises :class:`PipelineError` if it does not exist, or lacks
+        a column."""
         with database.transaction() as connection:
             there = connection.columns(f"SELECT * FROM {sink.table} WHERE 1 = 0")
         for name in columns:
@@ -48,7 +48,7 @@ class SinkTable:
         return cls(database, sink, tuple(columns))
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
-        """The micro-batch ``batch_id`` of the streaming query that calls this. Raises :class:`PipelineError`."""
+        """Write the micro-batch ``batch_id`` of the streaming query that calls this. Raises :class:`PipelineError`."""
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         staging = beside(self.sink.table, f"kafkalite_stage_{query[:8]}")
         done = beside(self.sink.table, DONE)
@@ -62,7 +62,7 @@ class SinkTable:
         writer = self._latest(frame, batch_id).write.format("jdbc").options(**self.database.options())
         writer.option("dbtable", staging).option("batchsize", self.sink.batch_size).mode("append").save()
         with self.database.transaction() as connection:
-            # First of all, so that of two who come at once the second waits, and then fails.
+            # First of all, so that of two concurrent writers the second waits here, and then fails.
             if found is None:
                 connection.execute(f"INSERT INTO {done} (query, batch) VALUES (?, ?)", query, batch_id)
             else:
@@ -75,7 +75,7 @@ class SinkTable:
             connection.execute(f"DELETE FROM {staging}")
 
     def _prepare(self, statements: Statements, done: str) -> None:
-        """Make sure that both tables of ours are there."""
+        """Create both auxiliary tables if they do not exist."""
         for table, create in (
             (statements.staging, statements.create_staging()),
             (done, f"CREATE TABLE {done} (query VARCHAR(64) NOT NULL PRIMARY KEY, batch BIGINT NOT NULL)"),

@@ -2,9 +2,9 @@
 
 Answers to: ``JdbcSourceTask`` of Kafka Connect's JDBC connectors, with its modes, which may send a row twice. Shell.
 
-Every trigger is a round. Its bounds (behind which row it begins, with which it ends) are durable beside the checkpoint
-before a row is read; the rows are written once under the query's id and the round's number. A round that was cut short
-comes again with the same number, and finds its bounds.
+Every trigger is a round. Its bounds (the last row before it, and its own last row) are durable beside the checkpoint
+before a row is read; the rows are written once under the query's id and the round's number. An interrupted round is
+repeated with the same number, and finds its bounds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BOUNDS = "bounds.json"
 
 
 class Settled:
-    """What was the last row so long ago that no older one is still to come: ``delay`` seconds."""
+    """The last row that is at least ``delay`` seconds old, so that no older row is still to be committed."""
 
     def __init__(self, delay: float, now: Callable[[], float] = time.monotonic) -> None:
         self._delay = delay
@@ -38,7 +38,7 @@ class Settled:
         self._seen: deque[tuple[float, Bound]] = deque()
 
     def see(self, last: Bound) -> Bound | None:
-        """``last`` is the last row now; returned is the one that counts, ``None`` where there is none yet."""
+        """Add ``last``, the last row now; returns the row that is old enough, ``None`` if there is none yet."""
         now = self._now()
         if not self._seen or self._seen[-1][1] != last:
             self._seen.append((now, last))
@@ -50,28 +50,28 @@ class Settled:
 
 @dataclass(frozen=True)
 class Rounds:
-    """A table as its rounds see it; ``columns`` order it, and are none in the mode ``bulk``."""
+    """The table of the rounds; ``columns`` order it, and are empty in the mode ``bulk``."""
 
     database: Database
     source: JdbcSource
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What orders the rows: the time of the last change before the number."""
+        """The columns of the order: the time of the last change before the number."""
         return tuple(filter(None, (self.source.timestamp, self.source.incrementing)))
 
     @property
     def relation(self) -> str:
-        """What is selected from."""
+        """The relation to select from."""
         return self.source.table or f"({self.source.query}) kafkalite_rows"
 
     def check(self) -> None:
-        """Raises :class:`PipelineError` where table or columns are not there."""
+        """Raises :class:`PipelineError` if table or columns do not exist."""
         with self.database.transaction() as connection:
             connection.columns(f"SELECT {', '.join(self.columns) or '*'} FROM {self.relation} WHERE 1 = 0")
 
     def last(self) -> Bound:
-        """The last row there is now."""
+        """The last row now."""
         descending = ", ".join(f"{name} DESC" for name in self.columns)
         given = " AND ".join(f"{name} IS NOT NULL" for name in self.columns)
         with self.database.transaction() as connection:
@@ -81,7 +81,7 @@ class Rounds:
         return tuple(text or "" for text in found) if found is not None else ()
 
     def read(self, after: Bound, upto: Bound) -> DataFrame:
-        """The rows behind ``after``, up to and with ``upto``."""
+        """The rows after ``after``, up to and including ``upto``."""
         where = " AND ".join(filter(None, (between(self.columns, after, ">"), between(self.columns, upto, "<="))))
         query = f"SELECT * FROM {self.relation}{f' WHERE {where}' if where else ''}"
         reader = self.database.spark.read.format("jdbc").options(**self.database.options())
@@ -89,8 +89,8 @@ class Rounds:
 
 
 def between(columns: Sequence[str], bound: Bound, comparison: str) -> str:
-    """The condition that a row, by ``columns``, stands in a ``comparison`` (``>`` or ``<=``) to ``bound``; empty
-    without."""
+    """The SQL condition that a row, by ``columns``, is in ``comparison`` (``>`` or ``<=``) to ``bound``; empty
+    without a bound."""
     if not bound:
         return ""
     literals = ["'" + text.replace("'", "''") + "'" for text in bound]
@@ -106,13 +106,13 @@ def between(columns: Sequence[str], bound: Bound, comparison: str) -> str:
 def read_table(
     context: Context, source: JdbcSource, query: str, rounds: Rounds, write: Callable[[DataFrame, int], None]
 ) -> StreamingQuery:
-    """Begin the rounds; ``write`` gets each one's records and its number."""
+    """Start the rounds; ``write`` gets each round's records and its number."""
     settled = Settled(parse_time(source.delay))
     store = Store(context.spark, context.checkpoint(query))
     once = context.pipeline.trigger.once
 
     def new_rows(number: int) -> tuple[Bound, Bound] | None:
-        """The bounds of round ``number``; ``None`` where nothing has come."""
+        """The bounds of round ``number``; ``None`` if there are no new rows."""
         known = store.read(BOUNDS) or {"round": -1, "after": [], "upto": []}
         if known["round"] != number:
             last = rounds.last()
@@ -131,13 +131,13 @@ def read_table(
         if bounds is not None:
             write(as_records(rounds.read(*bounds), source), number)
 
-    # A stream that has one row a trigger, whatever happens: what counts is its number.
+    # A stream with one row a trigger: only the number of the micro-batch is used.
     ticks = context.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     return context.write_each(ticks, do_round, query=query)
 
 
 def as_records(frame: DataFrame, source: JdbcSource) -> DataFrame:
-    """Rows of a table in the shape of all records of Connect."""
+    """Rows of a table in the form of Connect's records."""
     nothing = sf.lit(None)
     return frame.select(
         nothing.cast("binary").alias("key"),

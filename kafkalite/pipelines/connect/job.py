@@ -1,4 +1,4 @@
-"""Connect's job: one source, one sink, as the file declares them.
+"""Connect's job: one source, one sink, as the pipeline's file declares them.
 
 Answers to: ``org.apache.kafka.connect.runtime.Connect``, with one connector. Shell.
 """
@@ -42,7 +42,7 @@ QUERY = "connect"
 
 
 def check(pipeline: Pipeline, options: Options) -> None:
-    """All that can be found wrong without Spark. Raises :class:`PipelineError`."""
+    """All checks that need no Spark. Raises :class:`PipelineError`."""
     source, sink = parse_source(options, pipeline.where), parse_sink(options, pipeline.where)
     if not isinstance(source, TopicSource) and not isinstance(sink, TopicSink):
         raise PipelineError(f'{pipeline.where}: the source or the sink must be of type = "topic"')
@@ -55,7 +55,7 @@ def check(pipeline: Pipeline, options: Options) -> None:
 
 
 def describe(options: Options) -> str:
-    """What goes where, for people."""
+    """Source and sink as text, for people."""
     return f"{_name(options.source)} -> {_name(options.sink)}, errors: {options.errors.topic or options.errors.policy}"
 
 
@@ -66,7 +66,7 @@ def _name(end: Mapping[str, object]) -> str:
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:
-    """Begin to move records. Raises :class:`PipelineError`."""
+    """Start the query. Raises :class:`PipelineError`."""
     where = context.pipeline.where
     source, sink = parse_source(options, where), parse_sink(options, where)
     if isinstance(source, JdbcSource):
@@ -128,7 +128,7 @@ def _table_to_topic(context: Context, source: JdbcSource, sink: TopicSink) -> St
 
 
 def _writer(context: Context, records: DataFrame, sink: Sink) -> Callable[[DataFrame, int], None]:
-    """What writes the rows of a micro-batch to files or a table."""
+    """The function that writes the rows of a micro-batch to files or a table."""
     where, columns = f"{context.pipeline.where} [sink]", records.schema["row"].dataType.names
     if isinstance(sink, JdbcSink):
         return SinkTable.find(_database(context, sink, "sink"), sink, columns).write

@@ -1,4 +1,4 @@
-"""Records of several lines: where one ends that may have more lines to come.
+"""Records of several lines: finds the end of a record to which lines may still be added.
 
 Answers to: nothing in Kafka; the multiline settings of log shippers. Deterministic.
 """
@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 _SPAN = 1 << 20
-"""Bytes of a record that are looked through for its beginning: a longer one is divided."""
+"""Bytes in which a record's beginning is searched: a longer record is divided."""
 _BEGINNING = 256
-"""Bytes of a line that ``continues`` may look at."""
+"""Bytes at the beginning of a line that ``continues`` is matched with."""
 
 
 @dataclass(frozen=True)
 class JoinedLines:
-    """Lines whose beginning matches ``continues`` belong to the record before them. A file's last record is taken for
-    whole once nothing was written for ``settle`` seconds, by the clock ``now``."""
+    """Lines whose beginning matches ``continues`` belong to the record before them. A file's last record is complete
+    once nothing was written for ``settle`` seconds, by the clock ``now``."""
 
     continues: re.Pattern[bytes]
     settle: float
@@ -31,7 +31,7 @@ class JoinedLines:
         return self.now() - modified >= self.settle
 
     def last_start(self, file: BinaryIO, start: int, end: int) -> int:
-        """Where the last record begins of the whole lines in ``start``..``end``, which begin with a record."""
+        """The beginning of the last record among the whole lines in ``start``..``end``, which begin with a record."""
         begin = max(start, end - _SPAN)
         file.seek(begin)
         data = file.read(end - begin)
@@ -43,8 +43,8 @@ class JoinedLines:
         return start if begin == start else end
 
     def first_end(self, file: BinaryIO, position: int, limit: int, *, whole: bool) -> int:
-        """Behind the record whose first line ends at ``position``, in a file that may be read up to ``limit``; 0 where
-        more of its lines may come. Where what is there is ``whole``, none will."""
+        """The end of the record whose first line ends at ``position``, in a file that may be read up to ``limit``; 0 if
+        lines may still be added to it. With ``whole`` none will be."""
         file.seek(position)
         end = position
         while (line := file.readline(limit - end)).endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""What the tables of a Connect pipeline's file say: ``[source]``, ``[sink]``, ``[errors]``.
+"""The tables of a Connect pipeline's file: ``[source]``, ``[sink]``, ``[errors]``.
 
 Answers to: ``org.apache.kafka.connect.runtime.{SourceConnectorConfig,SinkConnectorConfig}``. Pure.
 """
@@ -38,7 +38,7 @@ def parse_time(text: str) -> float:
 
 @dataclass(frozen=True)
 class RecordFormat:
-    """How bytes are read as columns. ``schema`` is a list of columns as in SQL (``id INT NOT NULL, name STRING``);
+    """The conversion of bytes to columns. ``schema`` is a list of columns as in SQL (``id INT NOT NULL, name STRING``);
     ``reader`` are options of Spark's readers of that format (``sep``, ``nullValue``, ``timestampFormat``, …)."""
 
     format: Format
@@ -166,7 +166,7 @@ class JdbcSink:
 
 @dataclass(frozen=True)
 class Errors:
-    """What becomes of a record that does not fit the schema: the pipeline fails, it is skipped, or it goes to
+    """The handling of a record that does not fit the schema: the pipeline fails, skips it, or writes it to
     ``topic``, with the reason in its headers."""
 
     policy: Literal["fail", "skip", "dead-letter"] = "fail"

@@ -1,11 +1,12 @@
-"""Records on their way from a source to a sink, and what becomes of those that do not fit the schema.
+"""Records on their way from a source to a sink, and the handling of those that do not fit the schema.
 
 Answers to: ``org.apache.kafka.connect.connector.ConnectRecord`` and
 ``org.apache.kafka.connect.runtime.errors.DeadLetterQueueReporter``. Pure: DataFrame in, DataFrame out.
 
-A frame of records has these columns: ``key`` and ``value`` as they came; ``origin``, a text that says where from;
-``order``, which of two records of one key is the later one; ``headers``, for a dead-letter topic: where from, and what
-came along; ``deleted``, whether the value is null; ``row``, the columns of the schema; ``error``, why that is nothing.
+A frame of records has these columns: ``key`` and ``value`` as they arrived; ``origin``, a text that names the source;
+``order``, by which the later of two records of one key is found; ``headers``, for a dead-letter topic: the source and
+the original headers; ``deleted``, whether the value is null; ``row``, the columns of the schema; ``error``, why there
+is no row.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from kafkalite.pipelines.errors import PipelineError
 
 HEADERS = "array<struct<key: string, value: binary>>"
 ERRORS = "__connect.errors."
-"""How Kafka Connect begins the names of the headers of a dead letter."""
+"""The prefix of a dead letter's headers in Kafka Connect."""
 
 
 def watched(frame: DataFrame) -> DataFrame:
-    """``frame``, of which the progress of its query says how many records were bad."""
+    """``frame``, extended so that its query's progress has the number of bad records."""
     return frame.observe("records", sf.count("error").alias("bad"))
 
 
 def checked(frame: DataFrame, errors: Errors) -> DataFrame:
-    """The good records. The first bad one fails whoever reads them, where ``errors`` says so."""
+    """The good records. If ``errors`` says so, the first bad one makes the query fail."""
     if errors.policy != "fail":
         return frame.where(sf.col("error").isNull())
     reason = sf.raise_error(sf.concat(sf.col("origin"), sf.lit(": "), sf.col("error")))
@@ -38,8 +39,8 @@ def checked(frame: DataFrame, errors: Errors) -> DataFrame:
 
 
 def for_topic(frame: DataFrame, topic: str, key: Column, value: Column, errors: Errors, pipeline: str) -> DataFrame:
-    """Records as a sink of topics takes them: good ones to ``topic``, those that were deleted with their key alone; bad
-    ones where ``errors`` says. All in one frame, so that a stream reads its source once."""
+    """Records for a sink of topics: good ones to ``topic``, deleted ones with their key alone; bad
+    ones as ``errors`` says. All in one frame, so that a stream reads its source once."""
     value = sf.when(~sf.col("deleted"), value)
     if errors.topic is None:
         return checked(frame, errors).select(sf.lit(topic).alias("topic"), key.alias("key"), value.alias("value"))
@@ -53,13 +54,13 @@ def for_topic(frame: DataFrame, topic: str, key: Column, value: Column, errors: 
 
 
 def dead_letters(frame: DataFrame, topic: str, pipeline: str) -> DataFrame:
-    """The bad records as they came, for ``topic``."""
+    """The bad records in their original form, for ``topic``."""
     bad = frame.where(sf.col("error").isNotNull())
     return bad.select(sf.lit(topic).alias("topic"), "key", "value", _dead_headers(pipeline).alias("headers"))
 
 
 def _dead_headers(pipeline: str) -> Column:
-    """Where from, what came along, and the reason, in headers as Kafka Connect names them."""
+    """The source, the original headers and the reason, in headers with Kafka Connect's names."""
     told = {
         "connector.name": sf.lit(pipeline),
         "stage": sf.lit("VALUE_CONVERTER"),

@@ -1,10 +1,10 @@
-"""Micro-batches into files, each once for every reader.
+"""Micro-batches into files; every reader sees each micro-batch once.
 
 Answers to: Kafka Connect's HDFS and S3 sinks, which name files by offsets. Shell.
 
-Spark's own file sink leaves the files of interrupted attempts among the others, and only Spark knows which count. Here
-a micro-batch is written into a hidden folder; a manifest with the final names is the decision; the files are then
-renamed into place. A micro-batch that comes again finds the manifest, and goes on with the renaming.
+Spark's own file sink leaves the files of interrupted attempts among the others, and only Spark knows which ones count.
+Here a micro-batch is written into a hidden folder; a manifest with the final names is the decision; then the files are
+renamed into place. A repeated micro-batch finds the manifest, and continues the renaming.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from kafkalite.pipelines.store import Store
 
 HIDDEN = "_kafkalite"
-"""The folder below the target for what is on its way. Spark, Arrow and Hive pass over names with an underscore."""
+"""The folder below the target for unfinished files. Spark, Arrow and Hive ignore names with an underscore."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Files:
     writer: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
-        """The micro-batch ``batch_id`` of the streaming query that calls this."""
+        """Write the micro-batch ``batch_id`` of the streaming query that calls this."""
         query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         store = Store(frame.sparkSession, self.path)
         staged, manifest = f"{HIDDEN}/{query}", f"{HIDDEN}/{query}.json"
@@ -46,7 +46,7 @@ class Files:
 
 
 def final_names(names: Sequence[str], staged: str, batch_id: int, query: str) -> dict[str, str]:
-    """Where the files below ``staged`` belong: in the same folders, under names by micro-batch and query."""
+    """The final places of the files below ``staged``: the same folders, with names by micro-batch and query."""
     found: dict[str, str] = {}
     for name in names:
         folder, _, file = name[len(staged) + 1 :].rpartition("/")

@@ -52,7 +52,7 @@ def read_files(context: Context, source: FilesSource, where: str) -> DataFrame:
 
 
 def header_schema(source: FilesSource, where: str) -> str:
-    """Columns of text, as the first line of the first file names them. Raises :class:`PipelineError`."""
+    """Columns of text, with the names in the first line of the first file. Raises :class:`PipelineError`."""
     if not source.header:
         raise PipelineError(f"{where}: format = \"csv\" wants a 'schema', or 'header = true' for columns of text")
     for pattern in source.path:
@@ -70,7 +70,7 @@ def read_topic(context: Context, source: TopicSource, errors: Errors, where: str
         "startingOffsets": source.starting_offsets,
         "maxOffsetsPerTrigger": str(source.max_offsets_per_trigger),
         "failOnDataLoss": str(source.fail_on_data_loss).lower(),
-        # Only dead letters keep what came along.
+        # Only dead letters need the original headers.
         "includeHeaders": str(errors.topic is not None).lower(),
     }
     frame = context.read_topic(source.topic, **options)
@@ -80,7 +80,7 @@ def read_topic(context: Context, source: TopicSource, errors: Errors, where: str
         keys = RecordFormat(source.key_format, source.key_schema, source.reader)
         frame = convert(frame, "key", keys, f"{where} key_schema")
         error = sf.coalesce(error, sf.concat(sf.lit("key: "), sf.col("key_error")))
-        # What the value says of a key's column goes before what the key says; where there is no value, the key has it.
+        # For a column of the key the value's field is used first, and the key's if the record has no value.
         for name, column in _columns(frame, "key_row").items():
             columns[name] = sf.coalesce(columns[name], column) if name in columns else column
     if source.metadata:

@@ -22,7 +22,7 @@ DRIVERS = {
     "derby": "org.apache.derby.jdbc.AutoloadedDriver",
     "sqlite": "org.sqlite.JDBC",
 }
-"""What to load where the file names no ``driver``."""
+"""The default drivers, for files without ``driver``."""
 _ON_CONFLICT = ("postgresql", "sqlite")
 _ON_DUPLICATE = ("mysql", "mariadb")
 

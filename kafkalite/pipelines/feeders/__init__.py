@@ -1,1 +1,1 @@
-"""What feeds topics for ready-made jobs, each a command of its own: plain clients, without Spark."""
+"""Programs that write the topics of ready-made jobs, each with its own command: plain clients, without Spark."""

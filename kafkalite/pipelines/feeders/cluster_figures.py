@@ -1,4 +1,4 @@
-"""What the Kafka protocol tells of a cluster, as figures of its topics, brokers and consumer groups.
+"""Figures of a cluster's topics, brokers and consumer groups, as far as the Kafka protocol has them.
 
 Answers to: ``kafka.server.KafkaServer``'s and ``ReplicaManager``'s metrics, as far as a client can see them.
 Blocking shell around client libraries.
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 TIMEOUT = 5.0
 """Seconds for the cluster to answer."""
 
-# A broker that died is not waited for long.
+# A short wait, because a dead broker does not answer.
 _TIMES: Mapping[str, Any] = {"request_timeout_ms": 5000}
 # librdkafka's names of settings → kafka-python's.
 _PYTHON_NAMES: Mapping[str, str] = {
@@ -48,8 +48,8 @@ class Figures(NamedTuple):
 
 
 class ClusterFigures:
-    """Asks with librdkafka's ``settings``, for the topics whose names ``topics`` is found in. What does not answer is
-    left out of a round, and logged."""
+    """Requests with librdkafka's ``settings``, for the topics whose names match ``topics``. Figures without an answer
+    are left out of a round, and logged."""
 
     def __init__(self, settings: Mapping[str, str], topics: str = "") -> None:
         from confluent_kafka.admin import AdminClient
@@ -102,7 +102,7 @@ class ClusterFigures:
             behind = sum(len(partition.isrs) < len(partition.replicas) for partition in partitions.values())
             gauges = {"partitions": len(partitions), "under_replicated_partitions": behind}
             known = [ends[topic, number] for number in partitions if (topic, number) in ends]
-            # A sum over some of them would look like a counter that began anew.
+            # A sum over some partitions only would look like a counter that restarted.
             counters = {"records": sum(known)} if len(known) == len(partitions) else {}
             yield Figures(host, f"topic.{topic}", "topics", counters, gauges)
 
@@ -134,7 +134,7 @@ class ClusterFigures:
             yield Figures(host, f"broker.{described['broker']}", "brokers", {}, {"log_bytes": size})
 
     def _log_dirs_client(self) -> Any:
-        """Librdkafka has not this one request."""
+        """DescribeLogDirs by kafka-python, because librdkafka lacks this request."""
         from kafka.admin import KafkaAdminClient
 
         logging.getLogger("kafka").setLevel(logging.CRITICAL)

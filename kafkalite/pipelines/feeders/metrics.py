@@ -47,7 +47,7 @@ class Sample:
 
     @property
     def key(self) -> str:
-        """What keeps the samples of one process in their order."""
+        """The record's key, which keeps the samples of one process in order."""
         return f"{self.host}/{self.process}"
 
     def value(self, at: float) -> str:
@@ -109,7 +109,7 @@ class ProcessSampler:
 
 
 def figures(process: psutil.Process) -> tuple[dict[str, float], dict[str, float]] | None:
-    """Counters and gauges of ``process``; None where it is gone. What this machine or user may not see is left out."""
+    """Counters and gauges of ``process``; None if it is gone. Figures that this user cannot read are left out."""
     counters: dict[str, float] = {}
     gauges: dict[str, float] = {"up": 1}
     try:
@@ -168,7 +168,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.cluster:
         cluster = ClusterFigures(settings, args.topics)
         sampled.append(lambda: (Sample(*one) for one in cluster.figures()))
-    # A cluster may be slow to answer, when it is most interesting what its processes do.
+    # Two threads, because the cluster may be slow to answer just when its processes' figures matter most.
     threads = [
         threading.Thread(target=sample, args=(each, producer, args.topic, args.interval, ended)) for each in sampled
     ]
@@ -182,7 +182,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def sample(
     samples: Callable[[], Iterable[Sample]], producer: Producer, topic: str, interval: float, ended: threading.Event
 ) -> None:
-    """One round of ``samples`` every ``interval`` seconds; one that takes longer is not made up for."""
+    """One round of ``samples`` every ``interval`` seconds; after a longer round the missed ones are skipped."""
     due = time.monotonic()
     while not ended.is_set():
         now = time.time()

@@ -38,9 +38,9 @@ def movielens() -> list[Rating]:
 
 
 def send(bootstrap: str, topic: str, ratings: Iterable[Rating], per_second: float = 0.0) -> None:
-    """Send them, keyed by user, which keeps each user's in their order; ``per_second`` 0: as fast as can be.
+    """Send them, keyed by user, so that each user's stay in order; ``per_second`` 0: as fast as possible.
 
-    Raises ``RuntimeError`` where some could not be sent.
+    Raises ``RuntimeError`` if some could not be sent.
     """
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "enable.idempotence": True, "log_level": 0})
     begun = time.monotonic()

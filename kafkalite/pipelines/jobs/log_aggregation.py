@@ -3,7 +3,7 @@
 Answers to: nothing in Kafka; the use "log aggregation" of its documentation. Shell.
 
 A record of the topic is one log record (:data:`RECORD`): its key is host and process, so that the records of a file,
-and of the file that comes after it, stay in their order. What no format fits goes on with the level UNKNOWN, its text
+and of the file that follows it, stay in order. A record that fits no format gets the level UNKNOWN, its text
 as the message, and no timestamp.
 """
 
@@ -35,7 +35,7 @@ RECORD = (
 ``position`` is that of the first line's first byte in ``file``."""
 COLUMNS = ("value", "file", "position")
 _BATCH = 10_000
-"""Records that are handed on together."""
+"""Records in one Arrow batch."""
 _CONTINUES = re.compile(CONTINUATION.encode())
 
 
@@ -43,14 +43,14 @@ _CONTINUES = re.compile(CONTINUATION.encode())
 class Options:
     """The job's table ``[options]``.
 
-    ``files`` are patterns of the files to read (none: this run only archives); ``formats`` what they may look like,
+    ``files`` are patterns of the files to read (none: this run only archives); ``formats`` their possible formats,
     tried in this order (see :mod:`kafkalite.pipelines.jobs.log_lines`); ``origin`` an expression that finds the groups
-    ``host`` and ``process`` in a file's path, for lines that do not name them themselves (else this machine, and the
+    ``host`` and ``process`` in a file's path, for lines without them (default: this machine, and the
     file's name); ``timezone`` is that of times without one. Lines of a stack trace belong to the record before them: a
-    file's last record is sent once nothing was written for ``settle``, or when the next one begins.
-    ``topic`` gets the records; it is created, where it is not there, with ``partitions``. ``archive`` is a folder for
-    Parquet files of it, in folders ``date=2026-03-01/hour=13`` by the records' own times (UTC), for those without by
-    when they came into the topic; empty: no archive. Lines that are gone before they were read stop the pipeline,
+    file's last record is sent when the next one begins, or when nothing was written for ``settle``.
+    ``topic`` gets the records; it is created with ``partitions`` if it does not exist. ``archive`` is a folder for
+    Parquet files of it, in folders ``date=2026-03-01/hour=13`` by the records' own times (UTC), without one by
+    the time of arrival in the topic; empty: no archive. Lines that are gone before they were read stop the pipeline,
     unless ``fail_on_data_loss`` is false.
     """
 
@@ -78,7 +78,7 @@ class Options:
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:
-    """The queries ``collect`` (files into the topic) and ``archive`` (the topic into files), or one of them."""
+    """Start the queries ``collect`` (files into the topic) and ``archive`` (the topic into files), or one of them."""
     context.ensure_topic(options.topic, options.partitions)
     queries = []
     if options.files:
@@ -118,7 +118,7 @@ def archived(records: DataFrame) -> DataFrame:
 
 
 class LogRecord(NamedTuple):
-    """The text of one, its lines together, and where its first line stands."""
+    """The text of one record, its lines together, and the position of its first line."""
 
     text: str
     file: str
@@ -155,7 +155,7 @@ def _text(lines: list[bytes]) -> str:
 
 
 class LogLineRecords:
-    """Turns the lines of a task into records, in one go through them."""
+    """Converts the lines of a task to records, in one pass."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -188,7 +188,7 @@ class LogLineRecords:
         return f"{host}/{process}", json.dumps(value, ensure_ascii=False)
 
     def _named(self, file: str) -> tuple[str, str]:
-        """Host and process of a file, as far as its path tells."""
+        """Host and process of a file, as far as its path has them."""
         match = self._origin.search(file) if self._options.origin else None
         found = match.groupdict() if match else {}
         name = file.rpartition("/")[2]

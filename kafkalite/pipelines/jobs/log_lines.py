@@ -1,4 +1,4 @@
-"""Log records of many formats in one: time, level, message, and what else the line itself says.
+"""Log records of many formats converted to one: time, level, message, and other fields of the line.
 
 Answers to: nothing in Kafka; the ``grok`` of Logstash. Pure.
 
@@ -29,19 +29,19 @@ from kafkalite.pipelines.jobs.log_patterns import (
 )
 
 UNKNOWN = "UNKNOWN"
-"""The level of what cannot be parsed."""
+"""The level of lines that cannot be parsed."""
 
 CONTINUATION = (
     r"\s|$|Traceback \(most recent call last\):|During handling of the above exception"
     r"|The above exception was the direct cause|Caused by: |Suppressed: "
     r"|(?:[\w$]+\.)*[\w$]+(?:Error|Exception|Throwable|Interrupt|Exit|Warning|Failure)(?::|$)"
 )
-"""How a line begins that goes on with the record before it: stack traces of Python and Java, and what is indented."""
+"""The beginning of a line that continues the record before it: stack traces of Python and Java, and indented lines."""
 
 
 @dataclass(frozen=True)
 class LogLine:
-    """What a record's text says; None where it says nothing of it. ``timestamp`` is aware, ``level`` one of TRACE,
+    """The fields of a record's text; None if the text has none. ``timestamp`` is aware, ``level`` one of TRACE,
     DEBUG, INFO, WARN, ERROR, FATAL, UNKNOWN."""
 
     timestamp: datetime | None
@@ -55,7 +55,7 @@ class LogLine:
 class LineParser:
     """Tries ``formats`` in their order. Times without an offset are in ``zone`` (``Europe/Berlin``).
 
-    Raises :class:`LogFormatError` for a format or a zone that is not known.
+    Raises :class:`LogFormatError` for an unknown format or zone.
     """
 
     def __init__(self, formats: Sequence[str], zone: str = "UTC") -> None:
@@ -66,8 +66,8 @@ class LineParser:
             raise LogFormatError(f"there is no time zone '{zone}'") from None
 
     def parse(self, text: str, read_at: datetime) -> LogLine:
-        """One record: its first line is parsed, more lines belong to its message. ``read_at`` is when it was read:
-        the year where the line has none."""
+        """Parse one record: its first line has the fields, more lines belong to its message. ``read_at`` is when it was
+        read: its year is taken if the line has none."""
         reading = TimeContext(self._zone, read_at)
         first, newline, more = text.partition("\n")
         for form in self._formats:
@@ -144,7 +144,7 @@ def _nginx_level(level: str) -> str:
 
 
 _YEARS = 9
-"""How many years to look back: from one 29th of February to the next there may be eight."""
+"""How many years to look back: up to eight lie between two 29ths of February."""
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _SEVERITIES = ("FATAL", "FATAL", "FATAL", "ERROR", "WARN", "INFO", "INFO", "DEBUG")
 _NGINX_LEVELS = {"emerg": "FATAL", "alert": "FATAL", "crit": "FATAL"}
@@ -206,4 +206,4 @@ _FORMATS: Mapping[str, Sequence[Format]] = {
         ),
     ],
 }
-"""Of formats with the same beginning the narrower stand first."""
+"""Of formats with the same beginning the narrower ones come first."""

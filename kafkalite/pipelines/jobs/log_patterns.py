@@ -1,4 +1,4 @@
-"""What one line of a log looks like: the patterns that log4j and Python's logging are configured with, as expressions.
+"""Patterns of log lines: the configured patterns of log4j and Python's logging as regular expressions.
 
 Answers to: nothing in Kafka; log4j's ``PatternLayout`` and Python's ``logging.Formatter``, read backwards. Pure.
 """
@@ -22,19 +22,19 @@ LEVELS: Mapping[str, str] = {
     "FATAL": "FATAL",
     "CRITICAL": "FATAL",
 }
-"""What programs call their levels → what the standard format calls them."""
+"""Level names of programs → those of the standard format."""
 
 ISO_TIME = r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?"
 _LEVEL = f"(?P<level>{'|'.join(sorted(LEVELS, key=len, reverse=True))})"
 
 
 class LogFormatError(ValueError):
-    """A format that is not known, or a pattern that cannot be read; the text says which and why."""
+    """An unknown format, or an invalid pattern; the text says which and why."""
 
 
 @dataclass(frozen=True)
 class TimeContext:
-    """What a time is filled up from that does not say all: the ``zone`` of its host, and when it was read (``at``)."""
+    """Context for incomplete times: the ``zone`` of the host, and when the line was read (``at``)."""
 
     zone: tzinfo
     at: datetime

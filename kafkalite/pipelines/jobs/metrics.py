@@ -2,8 +2,8 @@
 
 Answers to: nothing in Kafka; the use "operational monitoring data" of its documentation. Shell.
 
-Samples come from ``kafkalite.pipelines.feeders.metrics``, or from anybody who writes the same JSON
-(:data:`SAMPLE`). Counters only grow, and begin anew with their process; gauges go up and down.
+Samples come from ``kafkalite.pipelines.feeders.metrics``, or from any program that writes the same JSON
+(:data:`SAMPLE`). Counters only grow, and restart at 0 with their process; gauges go up and down.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ ALERT = (
     "alert STRING, state STRING, host STRING, process STRING, metric STRING, value DOUBLE, comparison STRING, "
     "threshold DOUBLE, since TIMESTAMP, time TIMESTAMP"
 )
-"""The value of an alert: ``since`` is when the condition began to hold, ``time`` the sample that told of it; a
-resolved alert has the value that did not meet it any more, none where nothing was heard of the process again."""
+"""The value of an alert: ``since`` is when the condition began to hold, ``time`` that of the sample that caused it; a
+resolved alert has the first value that did not meet the condition, none if no more samples of the process came."""
 FIGURES = ("count", "avg", "min", "max", "last", "rate")
 
 
@@ -47,10 +47,10 @@ class Options:
 
     ``samples`` is the topic to read. ``figures`` gets one record for each process, metric and ``window``, and one for
     each group of processes, metric and window: count, avg, min, max, last, and of counters the rate a second (their
-    growth between the window's first and last sample). Of a group, last and rate are the sums over its processes.
-    A window is told when samples have come that are ``late`` younger than its end; older ones are left out. ``alerts``
-    gets an alert when one of ``rules`` is broken (``[[options.rules]]``, see :class:`AlertRule`) and when it is
-    resolved. A process of which nothing is heard for ``forget`` is forgotten, its alerts are resolved.
+    growth between the window's first and last sample). For a group, last and rate are the sums over its processes.
+    A window is written when samples have come that are ``late`` younger than its end; later ones are left out.
+    ``alerts`` gets an alert when one of ``rules`` is broken (``[[options.rules]]``, see :class:`AlertRule`) and when it
+    is resolved. A process without samples for ``forget`` is forgotten, and its alerts are resolved.
     Without a name for ``figures`` or ``alerts`` there are none. Topics that are not there are created with
     ``partitions``.
     """
@@ -74,7 +74,7 @@ class Options:
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:
-    """The queries ``processes`` and ``groups`` (figures), and ``alerts`` where there are rules."""
+    """Start the queries ``processes`` and ``groups`` (figures), and ``alerts`` if there are rules."""
     for topic in filter(None, (options.samples, options.figures, options.alerts)):
         context.ensure_topic(topic, options.partitions)
     samples = from_json(context.read_topic(options.samples), SAMPLE, errors="skip").withWatermark("time", options.late)
@@ -129,7 +129,7 @@ def group_figures(processes: DataFrame, window: str) -> DataFrame:
 
 
 def figure_records(figures: DataFrame, key: tuple[str, ...]) -> DataFrame:
-    """What goes to the topic: the window as ``start`` and ``end``, the key as text with strokes."""
+    """The record's columns: the window as ``start`` and ``end``, the key as text with slashes."""
     rows = figures.select(
         sql.col("window.start").alias("start"),
         sql.col("window.end").alias("end"),
@@ -165,7 +165,7 @@ def rate(points: Column) -> Column:
 
 
 def alerts(samples: DataFrame, rules: tuple[AlertRule, ...], forget: str) -> DataFrame:
-    """What is to be told of ``samples`` by ``rules``, in the shape of :data:`ALERT`."""
+    """The alerts about ``samples`` by ``rules``, in the form of :data:`ALERT`."""
     timeout = int(seconds(forget) * 1000)
     times = {name: sql.timestamp_seconds(name) for name in ("since", "time")}
     shape = ALERT.replace("TIMESTAMP", "DOUBLE")  # pandas' times would be those of the session's zone.

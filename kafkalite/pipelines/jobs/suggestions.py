@@ -1,10 +1,10 @@
-"""The job ``suggestions``: what else somebody may like, for whoever has just rated something.
+"""The job ``suggestions``: items that a user who has just rated one may like, too.
 
 Answers to: nothing in Kafka; item-based collaborative filtering (Sarwar et al., 2001; Linden et al., 2003). Shell.
 
-Two items are alike where the same people like both: the cosine ``n(a, b) / sqrt(n(a) · n(b))`` of how many like them.
-An item that somebody has not rated scores the sum over what they like. Each like counts with the ``history`` likes of
-the same person before it, so the counts are those of the log, however it was cut into micro-batches.
+Two items are similar if the same users like both: the cosine ``n(a, b) / sqrt(n(a) · n(b))`` of how many like them.
+An item that a user has not rated scores the sum over the items that the user likes. Each like makes pairs with the
+``history`` likes of the same user before it, so the counts follow from the log, with any cut into micro-batches.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from kafkalite.pipelines.streams.values import from_json, to_record
 RATED = "user STRING, item STRING, position BIGINT"
 """Each item that a user has rated. ``position`` counts the user's likes; an item rated but not liked has none."""
 PAIRS = "item STRING, other STRING, together BIGINT"
-"""How many like both; an item with itself: how many like it."""
+"""How many users like both; an item with itself: how many like it."""
 
 
 @dataclass(frozen=True)
 class Options:
     """Ratings are JSON objects in the topic ``ratings``, keyed by user; ``user``, ``item`` and ``rating`` name their
-    fields. ``errors`` is what becomes of other values.
+    fields. ``errors`` says what to do with other values.
 
     A rating of at least ``like`` is a like; the first one of an item counts. At most ``history`` likes before it make
-    pairs with it, and so many of the last ones are asked for suggestions; pairs that fewer than ``support`` people have
-    count for nothing. ``count`` suggestions for each user that rated in a micro-batch go to the topic ``suggestions``,
-    made with ``partitions`` where it is not there: keyed by user, compacted.
+    pairs with it, and so many of the last ones are used for suggestions; pairs of fewer than ``support`` users are
+    ignored. ``count`` suggestions for each user that rated in a micro-batch go to the topic ``suggestions``,
+    created with ``partitions`` if it does not exist: keyed by user, compacted.
     """
 
     ratings: str
@@ -56,7 +56,7 @@ class Options:
 
 
 def start(context: Context, options: Options) -> list[StreamingQuery]:
-    """Begin to suggest. Raises :class:`PipelineError`."""
+    """Start the query. Raises :class:`PipelineError`."""
     context.ensure_topic(options.suggestions, options.partitions, cleanup_policy="compact")
     schema = f"`{options.user}` STRING, `{options.item}` STRING, `{options.rating}` DOUBLE"
     values = from_json(context.read_topic(options.ratings), schema, keep=("partition", "offset"), errors=options.errors)
@@ -71,7 +71,7 @@ def start(context: Context, options: Options) -> list[StreamingQuery]:
 
 
 class Suggester:
-    """Keeps who rated what and what is liked together, and makes suggestions of it, once for each micro-batch."""
+    """Keeps each user's ratings and the counts of pairs, and makes suggestions from them, once for each micro-batch."""
 
     def __init__(self, context: Context, options: Options) -> None:
         self._context = context
@@ -139,14 +139,14 @@ def total(pairs: DataFrame) -> DataFrame:
 
 
 def suggestions(users: DataFrame, rated: DataFrame, pairs: DataFrame, options: Options) -> DataFrame:
-    """``user`` and ``items`` (item and score, the best first) for each of ``users`` that anything can be said to."""
+    """``user`` and ``items`` (item and score, the best first) for each of ``users`` with a suggestion."""
     own = rated.join(sql.broadcast(users), "user", "left_semi")
     newest_first = Window.partitionBy("user").orderBy(sql.desc("position"))
     likes = _first(own.where("position IS NOT NULL"), newest_first, options.history).select("user", "item")
     popularity = pairs.where("item = other")
     alike = (
         pairs.where(sql.col("item") != sql.col("other"))
-        # Spark does this before it sums up: of most items there is nobody here.
+        # Before the sum, because no user here likes most of the items, and Spark drops their pairs early.
         .join(sql.broadcast(likes.select("item").distinct()), "item", "left_semi")
         .where(sql.col("together") >= options.support)
         .join(likes, "item")
@@ -161,7 +161,7 @@ def suggestions(users: DataFrame, rated: DataFrame, pairs: DataFrame, options: O
     )
     best_first = Window.partitionBy("user").orderBy(sql.desc("score"), "item")
     best = _first(scores, best_first, options.count)
-    # As structs are compared: by place.
+    # Spark compares structs by their first field, here the place.
     items = sql.sort_array(sql.collect_list(sql.struct("place", "item", "score")))
     return best.groupBy("user").agg(sql.transform(items, _item_and_score).alias("items"))
 

@@ -1,4 +1,4 @@
-"""Which rows go on. Pure: DataFrames in, DataFrames out.
+"""Selection of rows. Pure: DataFrames in, DataFrames out.
 
 Answers to: ``org.apache.kafka.streams.kstream.KStream`` (``filter``, ``split``).
 """
@@ -17,7 +17,7 @@ def keep(frame: DataFrame, condition: Column | str) -> DataFrame:
 
 
 def split(frame: DataFrame, condition: Column | str) -> tuple[DataFrame, DataFrame]:
-    """The rows of which ``condition`` is true, and all others, those of which it is null among them."""
+    """The rows of which ``condition`` is true, and all others, including those of which it is null."""
     true = sql.coalesce(sql.expr(condition) if isinstance(condition, str) else condition, sql.lit(False))
     return frame.where(true), frame.where(~true)
 

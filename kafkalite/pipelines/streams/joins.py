@@ -1,4 +1,4 @@
-"""A stream beside a table, and beside another stream. Pure: DataFrames in, DataFrames out.
+"""Joins of a stream with a table, and with another stream. Pure: DataFrames in, DataFrames out.
 
 Answers to: ``org.apache.kafka.streams.kstream.KStream`` (``join``, ``leftJoin``), ``JoinWindows``.
 """
@@ -17,7 +17,7 @@ On = Sequence[str] | Mapping[str, str]
 
 
 def with_table(stream: DataFrame, table: DataFrame, on: On, *, how: Kind = "left", broadcast: bool = True) -> DataFrame:
-    """Each row of ``stream`` with what the row of its key in ``table`` has; the key's columns stand there once.
+    """Each row of ``stream`` with the columns of its key's row in ``table``; the key's columns appear once.
 
     ``left``: rows whose key is not in the table (or null) stay, with nulls. ``broadcast``: the table is small, and
     every executor gets all of it. A table with several rows of one key multiplies. Raises ``ValueError`` where another
@@ -42,8 +42,8 @@ def with_stream(
     """Each row of ``left`` with every row of ``right`` of its key from ``before`` before it until ``within`` after it.
 
     Times are columns of event time; rows more than ``late`` behind the newest of their side may be left out. ``left``:
-    a row that meets none comes with nulls once none can come any more. Raises ``ValueError`` where a column besides
-    the key is on both sides.
+    a row without a match is written with nulls once no match can come any more. Raises ``ValueError`` if a column
+    other than the key is on both sides.
     """
     renamed, condition, mine = _sides(left, right.withWatermark(right_time, late), on)
     timed = left.withWatermark(left_time, late)

@@ -1,4 +1,4 @@
-"""What belongs together because little time lies between. Pure: DataFrames in, DataFrames out.
+"""Sessions: rows with little time between them. Pure: DataFrames in, DataFrames out.
 
 Answers to: ``org.apache.kafka.streams.kstream.SessionWindowedKStream``.
 """
@@ -17,7 +17,7 @@ def sessions(
     """``aggregates`` of each session: rows of the same ``by``, none more than ``gap`` after the one before it.
 
     Columns: ``session`` (``start``: the first row's time; ``end``: the last one's and ``gap``), those of ``by``, the
-    aggregates. A stream tells a session once, when the newest row is ``late`` (the watermark) past its end: only
+    aggregates. A stream writes a session once, when the newest row is ``late`` (the watermark) past its end: only
     ``mode="append"`` is possible.
     """
     timed = frame if late is None else frame.withWatermark(time, late)

@@ -1,4 +1,4 @@
-"""What is remembered of each key. Pure: DataFrames in, DataFrames out.
+"""State for each key. Pure: DataFrames in, DataFrames out.
 
 Answers to: ``org.apache.kafka.streams.kstream.KTable``, ``KGroupedStream``.
 
@@ -15,7 +15,7 @@ from pyspark.sql import functions as sql
 
 
 def latest(frame: DataFrame, *, by: Sequence[str], order: Sequence[str]) -> DataFrame:
-    """Of each value of ``by`` the row with the greatest ``order`` (columns, the first first): ``offset``, or a time."""
+    """For each value of ``by`` the row with the greatest ``order`` (columns, by priority): ``offset``, or a time."""
     rest = [name for name in frame.columns if name not in by]
     newest = sql.max_by(sql.struct(*rest), sql.struct(*order)).alias("__newest")
     return frame.groupBy(*by).agg(newest).select(*by, "__newest.*")
@@ -30,7 +30,7 @@ def deduplicated(frame: DataFrame, *, by: Sequence[str], time: str | None = None
     """The first row of each value of ``by``.
 
     With ``time`` and ``late`` a value is forgotten once the newest row is ``late`` (the watermark) past its first one,
-    and then counts as new. Without, never.
+    and then counts as new. Without them it is never forgotten.
     """
     if time is None or late is None:
         return frame.dropDuplicates(list(by))

@@ -1,4 +1,4 @@
-"""What stands in a record's value, as columns, and columns as records. Pure: DataFrames in, DataFrames out.
+"""A record's value as columns, and columns as records. Pure: DataFrames in, DataFrames out.
 
 Answers to: ``org.apache.kafka.streams.kstream.Consumed`` and ``Produced`` (their serdes).
 """
@@ -13,7 +13,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.types import StringType, StructField, StructType
 
 Errors = Literal["fail", "skip", "keep"]
-"""Of a value that cannot be read: the query fails, the row goes, or it stays with its text in ``malformed``."""
+"""For a value that cannot be read: the query fails, the row is dropped, or kept with its text in ``malformed``."""
 MALFORMED = "malformed"
 
 

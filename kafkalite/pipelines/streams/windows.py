@@ -2,9 +2,9 @@
 
 Answers to: ``org.apache.kafka.streams.kstream.TimeWindowedKStream``.
 
-``late`` is the watermark: rows so much older than the newest that came may be left out, and a window so much older is
-closed and forgotten. Without it (and without a watermark of the frame's own) a stream's windows stay open for ever, and
-its state grows. Written with ``mode="append"`` each window comes once, when it is closed; with ``"update"`` each time
+``late`` is the watermark: rows older than the newest by more than this may be left out, and a window that much older
+is closed and dropped. Without it (and without a watermark of the frame itself) a stream's windows stay open for ever,
+and its state grows. With ``mode="append"`` each window is written once, when it is closed; with ``"update"`` each time
 that it changes.
 """
 

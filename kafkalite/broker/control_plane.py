@@ -24,13 +24,14 @@ from kafkalite.controller.controller import Controller
 from kafkalite.network.client import ConnectionLost
 from kafkalite.network.control import ControlClient
 from kafkalite.network.rate_limited_log import RateLimitedLog
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.replica_manager import ReplicaManager
 
 log = logging.getLogger(__name__)
 
 
 class ControlPlane:
-    """Fences and carries out control requests. ``broker_epoch`` is set at every registration.
+    """Fences and carries out control requests.
 
     A request of an older controller, or one meant for an earlier incarnation of this broker, is refused with
     STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH and changes nothing. ``on_request`` is called before any other is
@@ -43,11 +44,11 @@ class ControlPlane:
         replicas: ReplicaManager,
         controller: Controller,
         on_metadata: Callable[[Iterable[str]], None],
+        broker_epoch: BrokerEpoch,
         now: Callable[[], float],
     ) -> None:
-        self.broker_epoch = -1
+        self._broker_epoch = broker_epoch
         self.on_request: Callable[[], None] = lambda: None
-        self._controller_epoch = -1
         self._metadata = metadata
         self._replicas = replicas
         self._controller = controller
@@ -58,8 +59,9 @@ class ControlPlane:
         """Carry ``request`` out; the answer says what went wrong."""
         if isinstance(request, ControlledShutdownRequest):
             return await self._controller.controlled_shutdown(request)
-        stale = self._fence(request)
-        if stale is not None:
+        stale = self._broker_epoch.check(request.controller_epoch, request.broker_epoch)
+        if stale:
+            self._complain(request, stale)
             return ControlResponse(stale)
         self.on_request()
         if isinstance(request, LeaderAndIsrRequest):
@@ -68,22 +70,20 @@ class ControlPlane:
             return await self._replicas.stop_replicas(request)
         return self._update_metadata(request)
 
-    def _fence(self, request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest) -> ErrorCode | None:
-        what = type(request).__name__
-        if request.controller_epoch < self._controller_epoch:
+    def _complain(
+        self, request: LeaderAndIsrRequest | StopReplicaRequest | UpdateMetadataRequest, stale: ErrorCode
+    ) -> None:
+        what, known = type(request).__name__, self._broker_epoch
+        if stale is ErrorCode.STALE_CONTROLLER_EPOCH:
             self._complaints.warning(
                 "%s of controller %d refused: its epoch %d is older than %d",
-                what, request.controller_id, request.controller_epoch, self._controller_epoch,
+                what, request.controller_id, request.controller_epoch, known.controller_epoch,
             )  # fmt: skip
-            return ErrorCode.STALE_CONTROLLER_EPOCH
-        if request.broker_epoch != self.broker_epoch:
+        else:
             self._complaints.warning(
                 "%s of controller %d refused: it was meant for broker epoch %d, ours is %d",
-                what, request.controller_id, request.broker_epoch, self.broker_epoch,
+                what, request.controller_id, request.broker_epoch, known.epoch,
             )  # fmt: skip
-            return ErrorCode.STALE_BROKER_EPOCH
-        self._controller_epoch = request.controller_epoch
-        return None
 
     def _update_metadata(self, request: UpdateMetadataRequest) -> ControlResponse:
         self._metadata.update_brokers({broker.id: broker for broker in request.brokers})

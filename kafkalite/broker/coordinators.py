@@ -19,7 +19,7 @@ from kafkalite.coordinator.group.group_coordinator import GroupCoordinator
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
 from kafkalite.coordinator.transaction.ports import CoordinatorDependencies
 from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
-from kafkalite.replication.ports import LeaderConnection
+from kafkalite.replication.leader_endpoint import LeaderConnection
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.stores import Stores

@@ -15,7 +15,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction.values import MarkerResults, TransactionMarker
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import decode_response, encode_request, request_class
-from kafkalite.replication.ports import LeaderConnection
+from kafkalite.replication.leader_endpoint import LeaderConnection
 
 _VERSION: Final = 1
 

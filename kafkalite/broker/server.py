@@ -35,6 +35,7 @@ from kafkalite.log.log_manager import LogManager
 from kafkalite.network.client import BrokerConnection
 from kafkalite.network.control import ControlClient, ControlServer
 from kafkalite.network.server import KafkaServer
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.leader_endpoint import RemoteLeaderEndPoint
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.zk.stores.stores import Stores
@@ -61,6 +62,7 @@ class BrokerServer:
         self._zk = edges.zk
         self._stores = Stores.on(edges.zk, edges.clock, values["zookeeper.session.timeout.ms"] / 1000, edges.rng)
         self._metadata = MetadataCache(self._clock.monotonic)
+        self._broker_epoch = BrokerEpoch()
         self._control_client = ControlClient(edges.reactor, now=edges.clock.monotonic)
         self._channel = ControllerChannel(self._control_client, values["controller.socket.timeout.ms"] / 1000)
         self.services: BrokerServices | None = None
@@ -97,6 +99,7 @@ class BrokerServer:
             stores.isr,
             self._connect_to_leader,
             self._config_watcher.topic_config,
+            self._broker_epoch,
             self._clock,
         )
         self._replicas.on_offline = self._partitions_offline
@@ -146,7 +149,12 @@ class BrokerServer:
             rng=edges.rng,
         )
         self._control_plane = ControlPlane(
-            self._metadata, self._replicas, self._controller, self._topics.metadata_changed, self._clock.monotonic
+            self._metadata,
+            self._replicas,
+            self._controller,
+            self._topics.metadata_changed,
+            self._broker_epoch,
+            self._clock.monotonic,
         )
         self._watcher = MetadataWatcher(
             stores.brokers,
@@ -188,7 +196,7 @@ class BrokerServer:
         if values["controlled.shutdown.enable"]:
             led = bool(self._replicas.replicas.leaders())
             handed_over = await hand_over_leaderships(
-                lambda: ControlledShutdownRequest(self.broker_id, self._control_plane.broker_epoch),
+                lambda: ControlledShutdownRequest(self.broker_id, self._broker_epoch.epoch),
                 self._metadata,
                 self._channel,
                 self._clock,
@@ -207,7 +215,7 @@ class BrokerServer:
         await self._controller.stop()
         self._topics.shutdown()
         await self._replicas.shutdown()
-        await self._logs.shutdown(self._control_plane.broker_epoch, self._registration.unclean_start_epoch)
+        await self._logs.shutdown(self._broker_epoch.epoch, self._registration.unclean_start_epoch)
         await self._registration.stop()
         await self._control_server.stop()
         self._control_client.close()
@@ -266,7 +274,6 @@ class BrokerServer:
     # What happens to a broker
 
     async def _registered(self, epoch: int, session: int) -> None:
-        self._control_plane.broker_epoch = epoch
         if self._edges.guardian is not None:
             self._edges.guardian.watch(session, self._zk.password, self._zk.session_timeout_ms)
         self._edges.watchdog.watch(session, self._zk.password, self._zk.session_timeout_ms)

@@ -19,9 +19,9 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
+from kafkalite.log.log_manager import LogManager
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
-from kafkalite.replication.ports import LogStore
 from kafkalite.replication.replication_quotas import ReplicationQuotaManager
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,9 @@ _LONGEST_WAIT_S = 1.0
 class AlterLogDirs:
     """Begins, carries on and ends moves."""
 
-    def __init__(self, replicas: PartitionTable, logs: LogStore, quota: ReplicationQuotaManager, clock: Clock) -> None:
+    def __init__(
+        self, replicas: PartitionTable, logs: LogManager, quota: ReplicationQuotaManager, clock: Clock
+    ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._futures = logs.future_logs

@@ -1,6 +1,7 @@
 """Reading for consumers and followers.
 
-Answers to: ``kafka.server.ReplicaManager.readFromLog`` and ``kafka.cluster.Partition.fetchRecords``. Deterministic.
+Answers to: ``kafka.server.ReplicaManager.readFromLog``, ``kafka.cluster.Partition.fetchRecords`` and
+``org.apache.kafka.common.replica.RackAwareReplicaSelector`` (KIP-392). Deterministic.
 """
 
 from __future__ import annotations
@@ -8,18 +9,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
 from kafkalite.log.log import Log
+from kafkalite.log.log_manager import LogManager
 from kafkalite.protocol.fetch import FetchPartition
 from kafkalite.replication.delayed_operations import Completed, DelayedFetch, FetchParams, FetchWatch, complete
-from kafkalite.replication.follower_state import FollowerState
 from kafkalite.replication.isr_updates import IsrUpdates
-from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.partition import FollowerState, Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
-from kafkalite.replication.ports import LogStore
-from kafkalite.replication.replica_selector import ReplicaSelector
 from kafkalite.replication.replication_quotas import ReplicationQuotaManager, is_throttled
 from kafkalite.replication.results import FetchResult
 
@@ -28,15 +28,43 @@ log = logging.getLogger(__name__)
 _LEADER = Role.LEADER
 
 
+class RackAwareReplicaSelector:
+    """A replica in the consumer's own rack: the leader if it is there, else the most caught-up follower in sync there.
+
+    A follower that is not in sync may fall further and further behind, and its consumer with it.
+    """
+
+    def __init__(self, metadata: MetadataCache, own_rack: str | None) -> None:
+        self._metadata = metadata
+        self._own_rack = own_rack
+
+    def select(self, partition: Partition, rack: str, offset: int) -> int:
+        """The follower to send a consumer of ``rack`` to that wants to read at ``offset``; -1 for the leader itself."""
+        if rack == self._own_rack:
+            return -1
+        best = -1
+        best_end = -1
+        in_sync = partition.isr.committed
+        for replica, follower in partition.followers.items():
+            if replica not in in_sync:
+                continue
+            if follower.log_end_offset < offset or follower.log_start_offset > offset:
+                continue
+            broker = self._metadata.broker(replica)
+            if broker is not None and broker.rack == rack and follower.log_end_offset > best_end:
+                best, best_end = replica, follower.log_end_offset
+        return best
+
+
 class FetchReader:
     """Looks at the partitions of a fetch, and again at those with news while the fetch waits."""
 
     def __init__(
         self,
         replicas: PartitionTable,
-        logs: LogStore,
+        logs: LogManager,
         isr: IsrUpdates,
-        selector: ReplicaSelector | None,
+        selector: RackAwareReplicaSelector | None,
         quota: ReplicationQuotaManager,
         monotonic: Callable[[], float],
     ) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.protocol.fetch import FetchPartition, FetchRequest
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.replication_config import ReplicationConfig
 
@@ -45,9 +46,9 @@ class PartitionFetch:
 class FollowerSession:
     """Builds requests; ``generation`` tells answers of this session from those of one given up before."""
 
-    def __init__(self, config: ReplicationConfig) -> None:
+    def __init__(self, config: ReplicationConfig, broker_epoch: BrokerEpoch) -> None:
         self._config = config
-        self.broker_epoch = -1
+        self._broker_epoch = broker_epoch
         self.generation = 0
         self.request_number = 0
         self.topics: dict[uuid.UUID, str] = {}
@@ -115,7 +116,7 @@ class FollowerSession:
         config = self._config
         request = FetchRequest(
             config.broker_id,
-            self.broker_epoch,
+            self._broker_epoch.epoch,
             # The request that opens a session is answered at once, so that there is one to interrupt.
             config.replica_fetch_wait_max_ms if self._id or self._refused else 0,
             config.replica_fetch_min_bytes,

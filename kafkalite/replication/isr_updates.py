@@ -21,13 +21,13 @@ from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.tasks import Future, gather, spawn
 from kafkalite.common.types import TopicPartition
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import Completed, complete
-from kafkalite.replication.follower_state import FollowerState
 from kafkalite.replication.isr import IsrState
-from kafkalite.replication.partition import Partition, Role
+from kafkalite.replication.partition import FollowerState, Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
-from kafkalite.replication.ports import IsrPort
 from kafkalite.replication.replication_config import ReplicationConfig
+from kafkalite.zk.stores.isr import IsrStore
 from kafkalite.zk.zk_client import BadVersionError, NoNodeError, SessionExpiredError, ZkError
 from kafkalite.zk.znodes.codec import MalformedZnodeError
 
@@ -41,14 +41,21 @@ _REREAD_SECONDS = 0.5
 class IsrUpdates:
     """Shrinks and expands the ISRs of the partitions that this broker leads."""
 
-    def __init__(self, config: ReplicationConfig, replicas: PartitionTable, isr: IsrPort, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: ReplicationConfig,
+        replicas: PartitionTable,
+        isr: IsrStore,
+        broker_epoch: BrokerEpoch,
+        clock: Clock,
+    ) -> None:
         self._config = config
         self._replicas = replicas
         self._isr = isr
         self._clock = clock
         self._max_lag = config.replica_lag_time_max_ms / 1000
         self.on_newer: Callable[[LeaderAndIsr], object] = lambda _: None
-        self.session = 0
+        self._broker_epoch = broker_epoch
         self.connected = True
         self._candidates: dict[tuple[TopicPartition, int], None] = {}
         self._unknown: dict[Partition, IsrState] = {}
@@ -231,7 +238,7 @@ class IsrUpdates:
         over: Future[None] = Future()
         self._writes[over] = None
         try:
-            return await self._isr.update(state, self.session)
+            return await self._isr.update(state, self._broker_epoch.session)
         finally:
             del self._writes[over]
             over.callback(None)

@@ -1,18 +1,39 @@
-"""A leader over a connection.
+"""A leader as its followers reach it, over a connection.
 
-Answers to: ``kafka.server.RemoteLeaderEndPoint``. Deterministic (the connection is a port).
+Answers to: ``kafka.server.{LeaderEndPoint,RemoteLeaderEndPoint}``. Deterministic (the connection is a port).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import Protocol
 
+from kafkalite.cluster.model import Broker
+from kafkalite.common.types import Part
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.fetch import FetchRequest, FetchResponse, decode_fetch_response, encode_fetch_request
 
-if TYPE_CHECKING:
-    from kafkalite.replication.ports import LeaderConnection
+
+class LeaderEndPoint(Protocol):
+    """A leader as its followers reach it: :class:`RemoteLeaderEndPoint`, or a made-up network in tests."""
+
+    def fetch(self, request: FetchRequest, version: int) -> Awaitable[FetchResponse]:
+        """The leader's response. Raises any exception when it fails."""
+
+    def close(self) -> None:
+        """Drop the connection; what is outstanding fails."""
+
+
+LeaderConnector = Callable[[Broker, int], LeaderEndPoint]
+"""Makes the end point to reach ``broker`` with, for the fetcher of the given number."""
+
+
+class LeaderConnection(Protocol):
+    """``kafkalite.network.client.BrokerConnection``, as far as brokers ask one another over it."""
+
+    def connect(self) -> Awaitable[None]: ...
+    def send(self, api_key: int, version: int, body: list[Part] | bytes, timeout: float) -> Awaitable[memoryview]: ...
+    def close(self) -> None: ...
 
 
 class RemoteLeaderEndPoint:
@@ -24,7 +45,7 @@ class RemoteLeaderEndPoint:
         self._connection: LeaderConnection | None = None
 
     async def fetch(self, request: FetchRequest, version: int) -> FetchResponse:
-        """Raises whatever the connection raises when it fails."""
+        """Raises what the connection raises when it fails."""
         connection = self._connection
         if connection is None:
             connection = self._open()

@@ -13,10 +13,10 @@ from kafkalite.common.purgatory import Purgatory
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
 from kafkalite.log.log import Log
+from kafkalite.log.log_manager import LogManager
 from kafkalite.replication.delayed_operations import Completed, DelayedDeleteRecords, complete
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.partition_table import PartitionTable
-from kafkalite.replication.ports import LogStore
 from kafkalite.replication.results import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -37,7 +37,7 @@ _NONE = ErrorCode.NONE
 class OffsetQueries:
     """Answers about offsets from the partitions hosted here."""
 
-    def __init__(self, replicas: PartitionTable, logs: LogStore, purgatory: Purgatory) -> None:
+    def __init__(self, replicas: PartitionTable, logs: LogManager, purgatory: Purgatory) -> None:
         self._replicas = replicas
         self._logs = logs
         self._purgatory = purgatory

@@ -5,22 +5,32 @@ Answers to: ``ReplicaManager.allPartitions`` and the watcher lists of its purgat
 
 from __future__ import annotations
 
+import uuid
+
+from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.types import TopicPartition
+from kafkalite.common.types import ZERO_UUID, TopicPartition
 from kafkalite.log.log import Log
 from kafkalite.replication.delayed_operations import FetchWatch
 from kafkalite.replication.partition import Partition, Role
-from kafkalite.replication.ports import BrokerDirectory
+
+_MAX_RETIRED = 10_000
+
+
+def differs(one: uuid.UUID | None, other: uuid.UUID | None) -> bool:
+    """Whether two topic ids are both known and not the same."""
+    return one is not None and other is not None and one != other and one.int != 0 and other.int != 0
 
 
 class PartitionTable:
     """``partitions`` may be read freely. A watch may be set before the partition comes, and stays when it goes."""
 
-    def __init__(self, broker_id: int, metadata: BrokerDirectory) -> None:
+    def __init__(self, broker_id: int, metadata: MetadataCache) -> None:
         self.broker_id = broker_id
         self.metadata = metadata
         self.partitions: dict[TopicPartition, Partition] = {}
+        self._retired: dict[uuid.UUID, None] = {}
         # Of partitions that are not hosted.
         self._watches: dict[TopicPartition, list[FetchWatch]] = {}
 
@@ -36,6 +46,17 @@ class PartitionTable:
         partition = self.partitions.pop(tp, None)
         if partition is not None and partition.watches:
             self._watches[tp] = partition.watches
+
+    def retire(self, topic_id: uuid.UUID | None) -> None:
+        """The topic of that id was deleted or replaced: its id never comes back, and what names it is out of date."""
+        if topic_id is not None and topic_id != ZERO_UUID:
+            self._retired[topic_id] = None
+            if len(self._retired) > _MAX_RETIRED:
+                del self._retired[next(iter(self._retired))]
+
+    def is_retired(self, topic_id: uuid.UUID) -> bool:
+        """Whether :meth:`retire` was called with that id."""
+        return topic_id in self._retired
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
         """Why a request for ``tp``, which is not hosted here, is refused; ``ReplicaManager.getPartitionOrError``.

@@ -10,22 +10,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
+from kafkalite.protocol.fetch import FetchPartitionResponse, FetchRequest, FetchResponse
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import Completed, complete
 from kafkalite.replication.follower_session import FollowerSession, PartitionFetch
+from kafkalite.replication.leader_endpoint import LeaderEndPoint
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.replication_config import ReplicationConfig
 from kafkalite.replication.replication_quotas import ReplicationQuotaManager, is_throttled
-
-if TYPE_CHECKING:
-    from kafkalite.protocol.fetch import FetchPartitionResponse, FetchResponse
-    from kafkalite.replication.ports import LeaderEndPoint
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +46,7 @@ class ReplicaFetcher:
         open_end_point: Callable[[], LeaderEndPoint],
         on_dir_failure: Callable[[str], None],
         quota: ReplicationQuotaManager,
+        broker_epoch: BrokerEpoch,
         clock: Clock,
     ) -> None:
         self._config = config
@@ -57,7 +56,7 @@ class ReplicaFetcher:
         self._quota = quota
         self._clock = clock
         self._partitions: dict[TopicPartition, PartitionFetch] = {}
-        self.session = FollowerSession(config)
+        self.session = FollowerSession(config, broker_epoch)
         self._end_point: LeaderEndPoint | None = None
         self._outstanding = 0
         self._attempts = 0
@@ -129,7 +128,7 @@ class ReplicaFetcher:
         )
 
     async def _exchange(
-        self, end_point: LeaderEndPoint, request: Any, version: int, generation: int, number: int
+        self, end_point: LeaderEndPoint, request: FetchRequest, version: int, generation: int, number: int
     ) -> None:
         try:
             response = await end_point.fetch(request, version)

@@ -8,11 +8,13 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable
 
+from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker
 from kafkalite.common.clock import Clock
 from kafkalite.common.types import TopicPartition
+from kafkalite.replication.broker_epoch import BrokerEpoch
+from kafkalite.replication.leader_endpoint import LeaderConnector, LeaderEndPoint
 from kafkalite.replication.partition import Partition
-from kafkalite.replication.ports import BrokerDirectory, LeaderConnector, LeaderEndPoint
 from kafkalite.replication.replica_fetcher import ReplicaFetcher
 from kafkalite.replication.replication_config import ReplicationConfig
 from kafkalite.replication.replication_quotas import ReplicationQuotaManager
@@ -28,10 +30,11 @@ class ReplicaFetcherManager:
     def __init__(
         self,
         config: ReplicationConfig,
-        metadata: BrokerDirectory,
+        metadata: MetadataCache,
         connect: LeaderConnector,
         on_dir_failure: Callable[[str], None],
         quota: ReplicationQuotaManager,
+        broker_epoch: BrokerEpoch,
         clock: Clock,
     ) -> None:
         self._config = config
@@ -40,7 +43,7 @@ class ReplicaFetcherManager:
         self._on_dir_failure = on_dir_failure
         self._quota = quota
         self._clock = clock
-        self._broker_epoch = -1
+        self._broker_epoch = broker_epoch
         self._number = config.num_replica_fetchers
         self._fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
         self._of: dict[TopicPartition, ReplicaFetcher] = {}
@@ -52,13 +55,10 @@ class ReplicaFetcherManager:
         for broker in brokers:
             self._told[broker.id] = broker
 
-    def set_broker_epoch(self, broker_epoch: int) -> None:
-        """Fetches carry the epoch of this broker's own registration (KIP-903)."""
-        self._broker_epoch = broker_epoch
+    def reset_sessions(self) -> None:
+        """This broker was registered anew: fetches name its epoch (KIP-903), so that each begins a new session."""
         for fetcher in self._fetchers.values():
-            if fetcher.session.broker_epoch != broker_epoch:
-                fetcher.session.broker_epoch = broker_epoch
-                fetcher.session.reset()
+            fetcher.session.reset()
 
     def resize(self, number: int) -> None:
         """So many fetchers for each leader from now on; partitions move to those that are theirs then."""
@@ -90,9 +90,9 @@ class ReplicaFetcherManager:
                 raise LeaderUnknownError(f"broker {leader} is not registered")
             return self._connect(broker, number)
 
-        fetcher = ReplicaFetcher(self._config, leader, open_end_point, self._on_dir_failure, self._quota, self._clock)
-        fetcher.session.broker_epoch = self._broker_epoch
-        return fetcher
+        return ReplicaFetcher(
+            self._config, leader, open_end_point, self._on_dir_failure, self._quota, self._broker_epoch, self._clock
+        )
 
     def remove(self, tp: TopicPartition) -> None:
         """Follow ``tp`` no longer."""

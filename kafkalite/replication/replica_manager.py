@@ -12,9 +12,10 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest, StopReplicaRequest
+from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
@@ -22,9 +23,12 @@ from kafkalite.common.purgatory import Purgatory
 from kafkalite.common.tasks import Future, Lane
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_manager import LogManager
+from kafkalite.protocol.fetch import FetchPartition
 from kafkalite.record.validation import RecordValidationError
 from kafkalite.replication.alter_log_dirs import AlterLogDirs
-from kafkalite.replication.controller_fence import ControllerFence
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import (
     Completed,
     DelayedFetch,
@@ -33,21 +37,13 @@ from kafkalite.replication.delayed_operations import (
     FetchWatch,
     complete,
 )
-from kafkalite.replication.fetch_reader import FetchReader
+from kafkalite.replication.fetch_reader import FetchReader, RackAwareReplicaSelector
 from kafkalite.replication.isr_updates import IsrUpdates
+from kafkalite.replication.leader_endpoint import LeaderConnector
 from kafkalite.replication.offset_queries import OffsetQueries
 from kafkalite.replication.partition import Partition
 from kafkalite.replication.partition_table import PartitionTable
-from kafkalite.replication.ports import (
-    BrokerDirectory,
-    IsrPort,
-    LeaderConnector,
-    LogStore,
-    OfflineListener,
-    TopicConfigs,
-)
 from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
-from kafkalite.replication.replica_selector import RackAwareReplicaSelector
 from kafkalite.replication.replica_stopper import ReplicaStopper
 from kafkalite.replication.replication_config import RACK_AWARE_SELECTOR, ReplicationConfig
 from kafkalite.replication.replication_quotas import ReplicationQuotas
@@ -60,10 +56,8 @@ from kafkalite.replication.results import (
     ProduceResult,
 )
 from kafkalite.replication.role_applier import RoleApplier
+from kafkalite.zk.stores.isr import IsrStore
 from kafkalite.zk.zk_client import SessionState
-
-if TYPE_CHECKING:
-    from kafkalite.protocol.fetch import FetchPartition
 
 log = logging.getLogger(__name__)
 
@@ -83,16 +77,18 @@ class ReplicaManager:
     def __init__(
         self,
         config: ReplicationConfig,
-        logs: LogStore,
-        metadata: BrokerDirectory,
-        isr: IsrPort,
+        logs: LogManager,
+        metadata: MetadataCache,
+        isr: IsrStore,
         connect: LeaderConnector,
-        topic_configs: TopicConfigs,
+        topic_configs: Callable[[str], Awaitable[LogConfig]],
+        broker_epoch: BrokerEpoch,
         clock: Clock,
     ) -> None:
         self.config = config
-        self.on_offline: OfflineListener = lambda _: None
+        self.on_offline: Callable[[Sequence[TopicPartition]], None] = lambda _: None
         self.on_refused: Callable[[], object] = lambda: None
+        self._broker_epoch = broker_epoch
         self._logs = logs
         self._clock = clock
         self._time_ms = clock.time_ms
@@ -101,15 +97,14 @@ class ReplicaManager:
         self.partitions = self.replicas.partitions
         self._produces = Purgatory("Produce", clock)
         self._fetches = Purgatory("Fetch", clock)
-        self._isr = IsrUpdates(config, self.replicas, isr, clock)
+        self._isr = IsrUpdates(config, self.replicas, isr, broker_epoch, clock)
         self.quotas = ReplicationQuotas(config, clock)
         self._fetchers = ReplicaFetcherManager(
-            config, metadata, connect, logs.handle_failure, self.quotas.follower, clock
+            config, metadata, connect, logs.handle_failure, self.quotas.follower, broker_epoch, clock
         )
-        self._fence = ControllerFence()
-        self._stopping = ReplicaStopper(self.replicas, logs, self._fetchers, self._fence)
+        self._stopping = ReplicaStopper(self.replicas, logs, self._fetchers, broker_epoch)
         self._roles = RoleApplier(
-            self.replicas, logs, self._fetchers, topic_configs, clock, self._fence, self._stopping
+            self.replicas, logs, self._fetchers, topic_configs, clock, broker_epoch, self._stopping
         )
         self._offsets = OffsetQueries(self.replicas, logs, Purgatory("DeleteRecords", clock))
         selector = (
@@ -305,7 +300,7 @@ class ReplicaManager:
             outcome.callback(result)
 
     async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> ControlResponse:
-        """The controller's request; STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH where it comes too late."""
+        """The controller's request; STALE_BROKER_EPOCH where the life of the broker that it was meant for is over."""
         answer: ControlResponse = await self._in_lane(lambda: self._roles.leader_and_isr(request))
         self._moves.resume()
         self._drop_departed(request.states)
@@ -370,9 +365,10 @@ class ReplicaManager:
 
     def registered(self, broker_epoch: int, session: int) -> None:
         """This broker's znode was made in ``session`` with czxid ``broker_epoch``. Call after every registration."""
-        self._fence.broker_epoch = broker_epoch
-        self._isr.session = session
-        self._fetchers.set_broker_epoch(broker_epoch)
+        is_new = broker_epoch != self._broker_epoch.epoch
+        self._broker_epoch.registered(broker_epoch, session)
+        if is_new:
+            self._fetchers.reset_sessions()
         self._isr.resumed()
 
     def on_zk_state(self, state: SessionState) -> None:
@@ -382,7 +378,7 @@ class ReplicaManager:
         elif state is SessionState.EXPIRED:
             self._isr.expired()
             self._stopping.stop_leading()
-        elif self._isr.session:
+        elif self._broker_epoch.session:
             self._isr.resumed()
 
     async def withdraw(self) -> None:

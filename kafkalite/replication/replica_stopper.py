@@ -18,11 +18,11 @@ from kafkalite.cluster.control import (
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
-from kafkalite.replication.controller_fence import UNREGISTERED, ControllerFence, differs
+from kafkalite.log.log_manager import LogManager
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import complete
 from kafkalite.replication.partition import Partition, Role
-from kafkalite.replication.partition_table import PartitionTable
-from kafkalite.replication.ports import LogStore
+from kafkalite.replication.partition_table import PartitionTable, differs
 from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
 
 log = logging.getLogger(__name__)
@@ -32,18 +32,17 @@ class ReplicaStopper:
     """Stops replicas, and deletes what is to be deleted."""
 
     def __init__(
-        self, replicas: PartitionTable, logs: LogStore, fetchers: ReplicaFetcherManager, fence: ControllerFence
+        self, replicas: PartitionTable, logs: LogManager, fetchers: ReplicaFetcherManager, broker_epoch: BrokerEpoch
     ) -> None:
         self._replicas = replicas
         self._logs = logs
         self._fetchers = fetchers
-        self._fence = fence
+        self._broker_epoch = broker_epoch
 
     async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
         """The controller's word to stop, and perhaps to delete, replicas."""
-        error = self._fence.check(request.controller_epoch, request.broker_epoch)
-        if error:
-            return ControlResponse(error)
+        if request.broker_epoch < self._broker_epoch.current:
+            return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         outcomes = []
         for stop in request.partitions:
             try:
@@ -63,7 +62,7 @@ class ReplicaStopper:
         if partition is not None:
             if differs(partition.state.topic_id, stop.topic_id):
                 # About the topic that had this name before: nothing of it is left here.
-                self._fence.retire(stop.topic_id)
+                self._replicas.retire(stop.topic_id)
                 return ErrorCode.NONE
             if partition.role is Role.OFFLINE:
                 return ErrorCode.KAFKA_STORAGE_ERROR
@@ -76,7 +75,7 @@ class ReplicaStopper:
         stored = self._logs.get(tp)
         if partition is None and (stored is None or differs(stored.topic_id, stop.topic_id)):
             if stop.leader_epoch == EPOCH_DURING_DELETE:
-                self._fence.retire(stop.topic_id)
+                self._replicas.retire(stop.topic_id)
             return ErrorCode.NONE
         await self.delete(tp, stop.topic_id if stop.leader_epoch == EPOCH_DURING_DELETE else None)
         return ErrorCode.NONE
@@ -95,7 +94,7 @@ class ReplicaStopper:
             self._replicas.drop(tp)
             self.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for topic_id in topics.values():
-            self._fence.retire(topic_id)
+            self._replicas.retire(topic_id)
 
     async def delete(self, tp: TopicPartition, topic_id: uuid.UUID | None) -> None:
         """Stop a replica and delete its log; with ``topic_id``, nothing said of that topic counts any more."""
@@ -103,7 +102,7 @@ class ReplicaStopper:
         if partition is not None:
             self._replicas.drop(tp)
             self.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._fence.retire(topic_id)
+        self._replicas.retire(topic_id)
         if self._logs.get(tp) is not None:
             await self._logs.delete(tp)
 
@@ -117,7 +116,7 @@ class ReplicaStopper:
 
         Until the broker is registered anew, everything that is decided about it was meant for the life that ended.
         """
-        self._fence.broker_epoch = UNREGISTERED
+        self._broker_epoch.ended()
         complete(
             [partition.stop(Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER) for partition in self._replicas.leaders()]
         )

@@ -11,7 +11,7 @@ id are ordered; a topic id once replaced or deleted never comes back.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
 from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest
 from kafkalite.cluster.model import LeaderAndIsr
@@ -20,11 +20,12 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, gather
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 from kafkalite.log.file_system import LogDirFailure
-from kafkalite.replication.controller_fence import ControllerFence, differs
+from kafkalite.log.log_config import LogConfig
+from kafkalite.log.log_manager import LogManager
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import Completed, complete
 from kafkalite.replication.partition import Partition, Role
-from kafkalite.replication.partition_table import PartitionTable
-from kafkalite.replication.ports import LogStore, TopicConfigs
+from kafkalite.replication.partition_table import PartitionTable, differs
 from kafkalite.replication.replica_fetcher_manager import ReplicaFetcherManager
 from kafkalite.replication.replica_stopper import ReplicaStopper
 from kafkalite.zk.zk_client import ZkError
@@ -44,11 +45,11 @@ class RoleApplier:
     def __init__(
         self,
         replicas: PartitionTable,
-        logs: LogStore,
+        logs: LogManager,
         fetchers: ReplicaFetcherManager,
-        topic_configs: TopicConfigs,
+        topic_configs: Callable[[str], Awaitable[LogConfig]],
         clock: Clock,
-        fence: ControllerFence,
+        broker_epoch: BrokerEpoch,
         stopping: ReplicaStopper,
     ) -> None:
         self._replicas = replicas
@@ -56,15 +57,14 @@ class RoleApplier:
         self._fetchers = fetchers
         self._topic_configs = topic_configs
         self._clock = clock
-        self._fence = fence
+        self._broker_epoch = broker_epoch
         self._stopping = stopping
         self.on_outcomes: Callable[[Collection[ErrorCode]], object] = lambda _: None
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
         """The controller's word. The answer has an error for each partition."""
-        error = self._fence.check(request.controller_epoch, request.broker_epoch)
-        if error:
-            return ControlResponse(error)
+        if request.broker_epoch < self._broker_epoch.current:
+            return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         self._fetchers.learn_brokers(request.brokers)
         outcomes = await self.apply(request.states, from_controller=True)
         return ControlResponse(_NONE, tuple(outcomes.items()))
@@ -76,7 +76,7 @@ class RoleApplier:
         controller hears of it; who read the states from ZooKeeper gets the ``ZkError``, and comes again with them.
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
-        broker_epoch = self._fence.broker_epoch
+        broker_epoch = self._broker_epoch.current
         wanted = [state for state in states if self._is_wanted(state, outcomes, from_controller)]
         configs, unread = await self._read_configs(
             dict.fromkeys(state.topic for state in wanted if self._needs_log(state))
@@ -94,7 +94,7 @@ class RoleApplier:
             # session may have made the state old meanwhile.
             if not self._is_wanted(state, outcomes, from_controller):
                 continue
-            if self._fence.broker_epoch != broker_epoch:
+            if self._broker_epoch.current != broker_epoch:
                 outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
                 continue
             if state.topic in unread:
@@ -120,9 +120,9 @@ class RoleApplier:
                 raise error
         return outcomes
 
-    async def _read_configs(self, topics: Iterable[str]) -> tuple[dict[str, object], dict[str, ZkError]]:
+    async def _read_configs(self, topics: Iterable[str]) -> tuple[dict[str, LogConfig], dict[str, ZkError]]:
         """The configurations of ``topics``, and why those that are missing could not be read."""
-        found: dict[str, object] = {}
+        found: dict[str, LogConfig] = {}
         unread: dict[str, ZkError] = {}
 
         async def read(topic: str) -> None:
@@ -150,8 +150,7 @@ class RoleApplier:
 
     def _is_wanted(self, state: LeaderAndIsr, outcomes: dict[TopicPartition, ErrorCode], from_controller: bool) -> bool:
         tp = state.topic_partition
-        fence = self._fence
-        if state.topic_id in fence.retired:
+        if self._replicas.is_retired(state.topic_id):
             outcomes[tp] = ErrorCode.INCONSISTENT_TOPIC_ID
             return False
         partition = self._replicas.partitions.get(tp)
@@ -162,7 +161,7 @@ class RoleApplier:
             return False
         outcomes[tp] = _NONE
         leads = state.leader == self._replicas.broker_id
-        if leads and not from_controller and state.mzxid <= fence.broker_epoch:
+        if leads and not from_controller and state.mzxid <= self._broker_epoch.current:
             # Written before this broker registered: meant for its earlier life. The controller decides anew.
             outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
             return False
@@ -214,7 +213,7 @@ class RoleApplier:
             self._stopping.stop(partition, Role.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     async def _apply_one(
-        self, state: LeaderAndIsr, configs: Mapping[str, object], changes: list[Completed]
+        self, state: LeaderAndIsr, configs: Mapping[str, LogConfig], changes: list[Completed]
     ) -> ErrorCode:
         tp = state.topic_partition
         partition = self._replicas.partitions.get(tp)
@@ -226,7 +225,7 @@ class RoleApplier:
             stored = self._logs.get(tp)
             if stored is not None and differs(stored.topic_id, state.topic_id):
                 log.info("%s: the log on disk is of a deleted topic of that name: it goes", tp)
-                self._fence.retire(stored.topic_id)
+                self._replicas.retire(stored.topic_id)
                 await self._logs.delete(tp)
             is_new = state.leader_epoch == 0 and state.zk_version <= 0
             topic_id = None if state.topic_id == ZERO_UUID else state.topic_id

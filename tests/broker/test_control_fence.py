@@ -22,6 +22,7 @@ from kafkalite.cluster.control import (
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, deferred
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.replication_config import ReplicationConfig
 from kafkalite.testing.clock import ManualClock
@@ -63,11 +64,11 @@ class FencedBroker:
             get=lambda _tp: None,
             future_logs=SimpleNamespace(logs={}),
         )
-        nothing = cast("Any", None)
+        nothing, epoch = cast("Any", None), BrokerEpoch()
         self.manager = ReplicaManager(
-            ReplicationConfig(1), cast("Any", logs), metadata, nothing, nothing, nothing, clock
+            ReplicationConfig(1), cast("Any", logs), metadata, nothing, nothing, nothing, epoch, clock
         )
-        self.plane = ControlPlane(metadata, self.manager, nothing, lambda _: None, clock.monotonic)
+        self.plane = ControlPlane(metadata, self.manager, nothing, lambda _: None, epoch, clock.monotonic)
         self.carried_out = 0
         self.plane.on_request = self._carry_out
 
@@ -75,7 +76,6 @@ class FencedBroker:
         self.carried_out += 1
 
     def register(self, epoch: int) -> None:
-        self.plane.broker_epoch = epoch
         self.manager.registered(epoch, session=epoch)
 
     def end_session(self) -> None:

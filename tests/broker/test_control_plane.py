@@ -23,6 +23,7 @@ from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.testing.clock import ManualClock
 
 OURS = 77
@@ -60,8 +61,9 @@ class Plane:
         self.metadata.on_brokers.append(self.recorder.brokers_changed)
         self.news: list[Iterable[str]] = []
         recorder = cast(Any, self.recorder)
-        self.plane = ControlPlane(self.metadata, recorder, recorder, self.news.append, lambda: 0.0)
-        self.plane.broker_epoch = OURS
+        epoch = BrokerEpoch()
+        epoch.registered(OURS, session=1)
+        self.plane = ControlPlane(self.metadata, recorder, recorder, self.news.append, epoch, lambda: 0.0)
 
     def handle(self, request: ControlRequest) -> ErrorCode:
         answers: list[ControlResponse] = []

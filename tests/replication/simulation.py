@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from kafkalite.cluster.control import LeaderAndIsrRequest, StopReplicaRequest
+from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest, StopReplicaRequest
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.cluster.model import Broker, Endpoint, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.tasks import Future, InlineExecutor, deferred
@@ -16,12 +16,14 @@ from kafkalite.common.types import FileRegion, TopicPartition
 from kafkalite.log.file_system import FileSystem
 from kafkalite.log.future_logs import FutureLogs
 from kafkalite.log.log import Log
-from kafkalite.log.log_config import log_config
+from kafkalite.log.log_config import LogConfig, log_config
 from kafkalite.log.log_loader import LogLoader
+from kafkalite.log.log_manager import LogManager
 from kafkalite.log.services import LogServices
 from kafkalite.protocol.fetch import FetchPartition, FetchPartitionResponse, FetchRequest, FetchResponse
 from kafkalite.record.batch import iter_headers
 from kafkalite.record.records import Record, encode_batch, iter_records
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.delayed_operations import FetchParams, FetchWatch
 from kafkalite.replication.replica_manager import ReplicaManager
 from kafkalite.replication.replication_config import ReplicationConfig
@@ -225,13 +227,21 @@ class SimBroker:
         self.unreadable: set[str] = set()
         self.config = ReplicationConfig(self.id, rack=f"rack{self.id}", **cluster.config)
         store = IsrStore(self.zk)
+        self.broker_epoch = BrokerEpoch()
         self.manager = ReplicaManager(
-            self.config, self.logs, self.metadata, store, self._connect, self._topic_config, cluster.clock
+            self.config,
+            cast("LogManager", self.logs),
+            self.metadata,
+            store,
+            self._connect,
+            self._topic_config,
+            self.broker_epoch,
+            cluster.clock,
         )
         self.zk.add_listener(self.manager.on_zk_state)
         cluster.register(self)
 
-    async def _topic_config(self, topic: str) -> Any:
+    async def _topic_config(self, topic: str) -> LogConfig:
         if topic in self.unreadable:
             raise ConnectionLostError(f"/config/topics/{topic}")
         return log_config({}, self.overrides)
@@ -248,6 +258,16 @@ class SimBroker:
                 end_point.close()
         self.zk.close()
         self.cluster.unregister(self)
+
+    # Serving the controller, as the control plane does
+
+    async def become_leader_or_follower(self, request: LeaderAndIsrRequest) -> ControlResponse:
+        stale = self.broker_epoch.check(request.controller_epoch, request.broker_epoch)
+        return ControlResponse(stale) if stale else await self.manager.become_leader_or_follower(request)
+
+    async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
+        stale = self.broker_epoch.check(request.controller_epoch, request.broker_epoch)
+        return ControlResponse(stale) if stale else await self.manager.stop_replicas(request)
 
     # Serving followers
 
@@ -474,13 +494,13 @@ class SimCluster:
                 (self.states[tp],),
                 tuple(self._live.values()),
             )
-            deferred(broker.manager.become_leader_or_follower(request)).addCallback(answers.append)
+            deferred(broker.become_leader_or_follower(request)).addCallback(answers.append)
         return answers
 
     def stop(self, broker_id: int, *partitions: Any) -> list[Any]:
         answers: list[Any] = []
         request = StopReplicaRequest(0, self.controller_epoch, self._live[broker_id].epoch, partitions)
-        deferred(self.brokers[broker_id].manager.stop_replicas(request)).addCallback(answers.append)
+        deferred(self.brokers[broker_id].stop_replicas(request)).addCallback(answers.append)
         return answers
 
     def suspended(self, broker_id: int) -> bool:

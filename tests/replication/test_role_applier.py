@@ -35,7 +35,7 @@ def request(cluster: SimCluster, state: LeaderAndIsr, **changes: Any) -> Control
     values: dict[str, Any] = {"controller_epoch": 1, "broker_epoch": cluster.epoch(1), **changes}
     answers: list[ControlResponse] = []
     message = LeaderAndIsrRequest(0, values["controller_epoch"], values["broker_epoch"], (state,), ())
-    deferred(cluster[1].manager.become_leader_or_follower(message)).addCallback(answers.append)
+    deferred(cluster[1].become_leader_or_follower(message)).addCallback(answers.append)
     cluster.run(0.01)
     return answers[0]
 
@@ -45,7 +45,7 @@ def role(cluster: SimCluster, broker: int = 1) -> tuple[Role, int]:
     return partition.role, partition.leader_epoch
 
 
-# trap: kafkalite/replication/controller_fence.py: A request of an older controller, or one for another life of the
+# trap: kafkalite/replication/partition_table.py: A request of an older controller, or one for another life of the
 # broker, arrives late.
 @pytest.mark.parametrize(
     ("change", "error"),
@@ -132,7 +132,7 @@ def test_the_end_of_a_session_ends_leading_until_the_states_are_read_again(clust
     assert [a.error for a in answers] == [ErrorCode.NONE]
 
 
-# trap: kafkalite/replication/controller_fence.py: A recreated topic starts its versions and epochs anew: replicas
+# trap: kafkalite/replication/partition_table.py: A recreated topic starts its versions and epochs anew: replicas
 # compare the topic id.
 def test_a_recreated_topic_begins_empty(cluster: SimCluster) -> None:
     """Its epochs start anew, below the old ones; the topic id tells them apart."""
@@ -197,7 +197,7 @@ def test_an_unreadable_configuration_holds_up_its_topic_alone(cluster: SimCluste
     states = tuple(cluster.states[TP].with_(topic=tp.topic, topic_id=OTHER_ID, mzxid=1 << 60) for tp in (there, here))
     answers: list[ControlResponse] = []
     message = LeaderAndIsrRequest(0, 1, cluster.epoch(1), states, ())
-    deferred(cluster[1].manager.become_leader_or_follower(message)).addCallback(answers.append)
+    deferred(cluster[1].become_leader_or_follower(message)).addCallback(answers.append)
     assert dict(answers[0].partitions) == {here: ErrorCode.NONE, there: ErrorCode.UNKNOWN_SERVER_ERROR}
     # Whoever read the states from ZooKeeper is told, and comes again.
     failures: list[Any] = []
@@ -286,7 +286,7 @@ def test_many_partitions_are_taken_over_in_pieces(cluster: SimCluster) -> None:
     states = tuple(cluster.states[TP].with_(topic="many", partition=n, topic_id=OTHER_ID) for n in range(120))
     answers: list[ControlResponse] = []
     message = LeaderAndIsrRequest(0, 1, cluster.epoch(1), states, ())
-    deferred(cluster[1].manager.become_leader_or_follower(message)).addCallback(answers.append)
+    deferred(cluster[1].become_leader_or_follower(message)).addCallback(answers.append)
     hosted = [tp for tp in cluster[1].manager.partitions if tp.topic == "many"]
     assert (len(hosted), answers) == (50, [])
     cluster.run(0.01)

@@ -107,7 +107,7 @@ BUGS: Final = (
         "requests of the controller that arrive late",
         (
             Edit(
-                "replication/controller_fence.py",
+                "replication/broker_epoch.py",
                 "        if controller_epoch < self.controller_epoch:\n"
                 "            return ErrorCode.STALE_CONTROLLER_EPOCH\n",
                 "",

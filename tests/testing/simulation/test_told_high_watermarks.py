@@ -10,6 +10,7 @@ import pytest
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.log import Log
+from kafkalite.replication.broker_epoch import BrokerEpoch
 from kafkalite.replication.partition import Partition, Role
 from kafkalite.replication.replica_fetcher import ReplicaFetcher
 from kafkalite.replication.replication_config import ReplicationConfig
@@ -50,7 +51,9 @@ def test_a_follower_that_is_not_told(answers: int, seconds: float, change: str |
     oracle = ToldHighWatermarks(cast("SimCluster", SimpleNamespace(world=world, brokers=brokers)), found.append)
     with oracle.counting():
         quota = cast("ReplicationQuotaManager", SimpleNamespace(limited=False))
-        fetcher = ReplicaFetcher(ReplicationConfig(2), 1, cast("Any", None), lambda _: None, quota, cast("Any", None))
+        fetcher = ReplicaFetcher(
+            ReplicationConfig(2), 1, cast("Any", None), lambda _: None, quota, BrokerEpoch(), cast("Any", None)
+        )
         fetcher.add(follower)
         oracle.look({TP: STATE})
         for _ in range(answers):

@@ -1,0 +1,51 @@
+"""This broker's registration, and the fence that the controller's requests have to pass.
+
+Answers to: ``kafka.server.KafkaApis.isBrokerEpochStale`` and ``kafka.server.ReplicaManager.controllerEpoch``. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kafkalite.common.errors import ErrorCode
+
+UNREGISTERED: Final = 1 << 62
+"""Broker epoch while this broker has no znode: newer than any request or state, so that all are too old."""
+
+
+class BrokerEpoch:
+    """One for a broker; whoever fences or writes by its epoch reads it here.
+
+    ``epoch`` is the czxid of the newest registration, -1 before the first one; it stays when the session ends, and
+    ``current`` does not. ``session`` is the ZooKeeper session of that registration, 0 before the first one.
+    ``controller_epoch`` is the newest of a request that passed.
+    """
+
+    __slots__ = ("controller_epoch", "current", "epoch", "session")
+
+    def __init__(self) -> None:
+        self.epoch = -1
+        self.session = 0
+        self.controller_epoch = -1
+        self.current = UNREGISTERED
+
+    def registered(self, epoch: int, session: int) -> None:
+        """This broker's znode was made in ``session``; its czxid is ``epoch``."""
+        self.epoch = self.current = epoch
+        self.session = session
+
+    def ended(self) -> None:
+        """The session, or the registration, is over: what is decided about replicas was meant for the life that ended.
+
+        Metadata are true all the same: :meth:`check` still takes them.
+        """
+        self.current = UNREGISTERED
+
+    def check(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
+        """Whether a request is from the newest controller and meant for this life of the broker."""
+        if controller_epoch < self.controller_epoch:
+            return ErrorCode.STALE_CONTROLLER_EPOCH
+        if broker_epoch != self.epoch:
+            return ErrorCode.STALE_BROKER_EPOCH
+        self.controller_epoch = controller_epoch
+        return ErrorCode.NONE

@@ -32,7 +32,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     results: dict[TopicPartition, DeleteRecordsResult] = {}
     if known:
         done: Future[dict[TopicPartition, DeleteRecordsResult]] = Future()
-        services.replicas.delete_records(request.timeout_ms, known, done.callback)
+        services.offset_queries.delete_records(request.timeout_ms, known, done.callback)
         results = await done
     topics = []
     for topic in request.topics:

@@ -23,7 +23,7 @@ def handle(context: RequestContext, request: Any) -> Any:
     if request.topics is not None:
         wanted = [TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions]
     results = []
-    for described in context.services.replicas.describe_log_dirs(wanted):
+    for described in context.services.offset_queries.describe_log_dirs(wanted):
         topics: dict[str, list[Any]] = {}
         for replica in described.replicas:
             topics.setdefault(replica.topic_partition.topic, []).append(

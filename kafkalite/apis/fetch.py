@@ -48,7 +48,7 @@ class FetchApi:
         self._config = services.config
         self.sessions = FetchSessionCache(
             services.config["max.incremental.fetch.session.cache.slots"],
-            services.replicas,
+            services.partitions,
             services.clock,
             services.rng,
         )

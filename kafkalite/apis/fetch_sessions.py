@@ -23,7 +23,7 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.protocol.fetch import FetchPartition
 from kafkalite.replication.delayed_operations import FetchWatch
-from kafkalite.replication.replica_manager import ReplicaManager
+from kafkalite.replication.partition_table import PartitionTable
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -84,9 +84,9 @@ class FetchSession:
 class FetchSessionCache:
     """The sessions of this broker, at most ``slots``; followers' sessions are privileged over consumers'."""
 
-    def __init__(self, slots: int, replicas: ReplicaManager, clock: Clock, rng: random.Random | None = None) -> None:
+    def __init__(self, slots: int, partitions: PartitionTable, clock: Clock, rng: random.Random | None = None) -> None:
         self._slots = slots
-        self._replicas = replicas
+        self._partitions = partitions
         self._clock = clock
         self._rng = rng or random.Random()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
@@ -126,7 +126,7 @@ class FetchSessionCache:
         """End a session; harmless where there is none of that id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._replicas.unwatch_all(session.watch)
+            self._partitions.unwatch_all(session.watch)
 
     def add(self, session: FetchSession, tp: TopicPartition, partition: FetchPartition) -> None:
         """``partition`` enters ``session``, or is asked for differently from now on.
@@ -137,7 +137,7 @@ class FetchSessionCache:
         """
         known = session.partitions.get(tp)
         if known is None:
-            self._replicas.watch(session.watch, tp)
+            self._partitions.watch(session.watch, tp)
         elif partition.fetch_offset <= known.fetch_offset:
             session.told.pop(tp, None)
         session.partitions[tp] = partition
@@ -146,7 +146,7 @@ class FetchSessionCache:
         """``tp`` leaves ``session``."""
         if session.partitions.pop(tp, None) is not None:
             session.told.pop(tp, None)
-            self._replicas.unwatch(session.watch, tp)
+            self._partitions.unwatch(session.watch, tp)
 
     def _evict(self, privileged: bool, size: int, now: float) -> bool:
         """Make place: the stalest session, or else the least worthy one that is worth less than the newcomer."""

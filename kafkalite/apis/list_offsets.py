@@ -69,7 +69,7 @@ def _oldest(context: RequestContext, request: Any, tp: TopicPartition, partition
     try:
         if context.services.metadata.state(tp) is None:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        offsets = context.services.replicas.offsets_before(
+        offsets = context.services.offset_queries.offsets_before(
             tp,
             partition.timestamp,
             partition.max_num_offsets,
@@ -89,7 +89,7 @@ async def _find(context: RequestContext, request: Any, tp: TopicPartition, parti
         return OffsetResult(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     isolation = None if request.replica_id >= 0 else request.isolation_level if version >= 2 else READ_UNCOMMITTED
     try:
-        result = await context.services.replicas.list_offset(
+        result = context.services.offset_queries.list_offset(
             tp,
             timestamp,
             isolation,

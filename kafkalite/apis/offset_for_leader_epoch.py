@@ -30,7 +30,7 @@ def handle(context: RequestContext, request: Any) -> Any:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
                 try:
-                    found = services.replicas.end_offset_for_epoch(
+                    found = services.offset_queries.end_offset_for_epoch(
                         tp, asked.current_leader_epoch if version >= 2 else -1, asked.leader_epoch
                     )
                 except ApiError as error:

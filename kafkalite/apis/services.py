@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from kafkalite.coordinator.offsets.offset_manager import OffsetManager
     from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
     from kafkalite.log.log_manager import LogManager
+    from kafkalite.replication.offset_queries import OffsetQueries
+    from kafkalite.replication.partition_table import PartitionTable
     from kafkalite.replication.replica_manager import ReplicaManager
 
 
@@ -65,6 +67,8 @@ class BrokerServices:
     config: DynamicConfig
     metadata: MetadataCache
     replicas: ReplicaManager
+    partitions: PartitionTable
+    offset_queries: OffsetQueries
     logs: LogManager
     controller: Controller
     topics: TopicAdmin

@@ -137,6 +137,8 @@ class BrokerServer:
             config=config.dynamic,
             metadata=self._metadata,
             replicas=self._replicas,
+            partitions=self._replicas.replicas,
+            offset_queries=self._replicas.offset_queries,
             logs=self._logs,
             controller=self._controller,
             topics=self._topics,
@@ -251,7 +253,7 @@ class BrokerServer:
         if "background.threads" in names:
             self._executor.resize(self._config.dynamic["background.threads"])
         if "num.replica.fetchers" in names:
-            self._replicas.resize_fetchers(self._config.dynamic["num.replica.fetchers"])
+            self._replicas.fetchers.resize(self._config.dynamic["num.replica.fetchers"])
 
     def _broker(self) -> Broker:
         endpoints = self._listeners.advertised

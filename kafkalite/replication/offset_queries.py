@@ -35,7 +35,7 @@ _NONE = ErrorCode.NONE
 
 
 class OffsetQueries:
-    """Answers about offsets from the partitions hosted here."""
+    """Answers about offsets, from the partitions hosted here."""
 
     def __init__(self, replicas: PartitionTable, logs: LogManager, purgatory: Purgatory) -> None:
         self._replicas = replicas
@@ -50,12 +50,20 @@ class OffsetQueries:
         return partition
 
     def list_offset(
-        self, tp: TopicPartition, timestamp: int, isolation: int | None, current_leader_epoch: int, only_leader: bool
+        self,
+        tp: TopicPartition,
+        timestamp: int,
+        isolation: int | None,
+        current_leader_epoch: int = -1,
+        from_follower_ok: bool = False,
     ) -> OffsetResult:
-        """The offset that belongs to ``timestamp``, or to one of the special ones."""
+        """The offset for ``timestamp`` (ms; -1 latest, -2 earliest, -3 of the greatest timestamp, -4 earliest local).
+
+        ``isolation`` ``None`` is a follower's question (up to the log's end), else 0 or 1.
+        """
         try:
             partition = self._partition(tp)
-            check = partition.check_leader if only_leader else partition.check_local
+            check = partition.check_local if from_follower_ok else partition.check_leader
             return self._find(partition, check(current_leader_epoch), timestamp, isolation)
         except ApiError as error:
             return OffsetResult(error.code)
@@ -94,14 +102,14 @@ class OffsetQueries:
         return OffsetResult(_NONE)
 
     def offsets_before(
-        self, tp: TopicPartition, timestamp: int, limit: int, to_consumer: bool, only_leader: bool
+        self, tp: TopicPartition, timestamp: int, limit: int, to_consumer: bool = True, from_follower_ok: bool = False
     ) -> list[int]:
-        """Up to ``limit`` offsets before ``timestamp``, newest first, for a consumer none above the high watermark.
+        """Up to ``limit`` offsets before ``timestamp`` at which segments start, newest first; for ListOffsets 0.
 
-        Raises ``ApiError``.
+        For a consumer, none is above the high watermark. Raises ``ApiError``.
         """
         partition = self._partition(tp)
-        replica_log = partition.check_leader() if only_leader else partition.check_local()
+        replica_log = partition.check_local() if from_follower_ok else partition.check_leader()
         offsets = replica_log.offsets_before(timestamp, limit)
         high_watermark = replica_log.high_watermark
         if to_consumer and offsets and offsets[0] > high_watermark:
@@ -109,7 +117,7 @@ class OffsetQueries:
         return offsets
 
     def end_offset_for_epoch(self, tp: TopicPartition, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
-        """The newest epoch not above ``epoch`` and where it ends."""
+        """The newest leader epoch not above ``epoch`` in the leader's log, and where it ends."""
         try:
             replica_log = self._partition(tp).check_leader(current_leader_epoch)
             found_epoch, end = replica_log.end_offset_for_epoch(epoch)
@@ -125,7 +133,7 @@ class OffsetQueries:
         offsets: Mapping[TopicPartition, int],
         on_done: Callable[[dict[TopicPartition, DeleteRecordsResult]], object],
     ) -> None:
-        """Raise the leaders' log starts, and wait until all live replicas did so."""
+        """Delete the records below these offsets (-1: the high watermark); wait until all live replicas did so."""
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         operation = DelayedDeleteRecords(timeout_ms / 1000, results, on_done)
         changes: list[Completed] = []
@@ -159,7 +167,7 @@ class OffsetQueries:
 
     # Log directories
 
-    def describe_log_dirs(self, partitions: Iterable[TopicPartition] | None) -> list[LogDirDescription]:
+    def describe_log_dirs(self, partitions: Iterable[TopicPartition] | None = None) -> list[LogDirDescription]:
         """Every log directory with those replicas of ``partitions`` (``None``: of all) that lie in it."""
         asked = None if partitions is None else set(partitions)
         found: dict[str, list[ReplicaDescription]] = {}

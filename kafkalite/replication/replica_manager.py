@@ -34,7 +34,6 @@ from kafkalite.replication.delayed_operations import (
     DelayedFetch,
     DelayedProduce,
     FetchParams,
-    FetchWatch,
     complete,
 )
 from kafkalite.replication.fetch_reader import FetchReader, RackAwareReplicaSelector
@@ -48,11 +47,7 @@ from kafkalite.replication.replica_stopper import ReplicaStopper
 from kafkalite.replication.replication_config import RACK_AWARE_SELECTOR, ReplicationConfig
 from kafkalite.replication.replication_quotas import ReplicationQuotas
 from kafkalite.replication.results import (
-    DeleteRecordsResult,
-    EpochEndOffset,
     FetchResult,
-    LogDirDescription,
-    OffsetResult,
     ProduceResult,
 )
 from kafkalite.replication.role_applier import RoleApplier
@@ -69,6 +64,8 @@ _REFUSAL_PAUSE_MAX = 60.0
 
 class ReplicaManager:
     """Every replica that this broker holds. One reactor thread calls it.
+
+    Its parts answer for themselves: ``replicas`` the table of partitions, ``offset_queries``, ``fetchers``, ``quotas``.
 
     ``on_offline`` is called with the partitions of a log directory that failed, ``on_refused`` some time after replicas
     were not taken over because a directory refused them for the moment: it was full, or descriptors were lacking.
@@ -99,14 +96,14 @@ class ReplicaManager:
         self._fetches = Purgatory("Fetch", clock)
         self._isr = IsrUpdates(config, self.replicas, isr, broker_epoch, clock)
         self.quotas = ReplicationQuotas(config, clock)
-        self._fetchers = ReplicaFetcherManager(
+        self.fetchers = ReplicaFetcherManager(
             config, metadata, connect, logs.handle_failure, self.quotas.follower, broker_epoch, clock
         )
-        self._stopping = ReplicaStopper(self.replicas, logs, self._fetchers, broker_epoch)
+        self._stopping = ReplicaStopper(self.replicas, logs, self.fetchers, broker_epoch)
         self._roles = RoleApplier(
-            self.replicas, logs, self._fetchers, topic_configs, clock, broker_epoch, self._stopping
+            self.replicas, logs, self.fetchers, topic_configs, clock, broker_epoch, self._stopping
         )
-        self._offsets = OffsetQueries(self.replicas, logs, Purgatory("DeleteRecords", clock))
+        self.offset_queries = OffsetQueries(self.replicas, logs, Purgatory("DeleteRecords", clock))
         selector = (
             RackAwareReplicaSelector(metadata, config.rack)
             if config.replica_selector_class == RACK_AWARE_SELECTOR
@@ -223,57 +220,6 @@ class ReplicaManager:
             complete(changes)
         return waiting
 
-    def watch(self, watch: FetchWatch, tp: TopicPartition) -> None:
-        """``tp`` entered the fetch session of ``watch``: it hears of news of ``tp`` from now on."""
-        self.replicas.watch(watch, tp)
-
-    def unwatch(self, watch: FetchWatch, tp: TopicPartition) -> None:
-        """``tp`` left the session of ``watch``."""
-        self.replicas.unwatch(watch, tp)
-
-    def unwatch_all(self, watch: FetchWatch) -> None:
-        """The session of ``watch`` is over; a fetch that waits in it is answered."""
-        self.replicas.unwatch_all(watch)
-
-    # Offsets
-
-    async def list_offset(
-        self,
-        tp: TopicPartition,
-        timestamp: int,
-        isolation: int | None,
-        current_leader_epoch: int = -1,
-        from_follower_ok: bool = False,
-    ) -> OffsetResult:
-        """The offset for ``timestamp`` (ms; -1 latest, -2 earliest, -3 of the greatest timestamp, -4 earliest local).
-
-        ``isolation`` ``None`` is a follower's question (up to the log's end), else 0 or 1.
-        """
-        return self._offsets.list_offset(tp, timestamp, isolation, current_leader_epoch, not from_follower_ok)
-
-    def offsets_before(
-        self, tp: TopicPartition, timestamp: int, limit: int, to_consumer: bool = True, from_follower_ok: bool = False
-    ) -> list[int]:
-        """What the oldest version of ListOffsets asks: where segments start, newest first. Raises ``ApiError``."""
-        return self._offsets.offsets_before(tp, timestamp, limit, to_consumer, not from_follower_ok)
-
-    def end_offset_for_epoch(self, tp: TopicPartition, current_leader_epoch: int, epoch: int) -> EpochEndOffset:
-        """The newest leader epoch not above ``epoch`` in the leader's log, and where it ends."""
-        return self._offsets.end_offset_for_epoch(tp, current_leader_epoch, epoch)
-
-    def delete_records(
-        self,
-        timeout_ms: int,
-        offsets: Mapping[TopicPartition, int],
-        on_done: Callable[[dict[TopicPartition, DeleteRecordsResult]], object],
-    ) -> None:
-        """Delete what is below these offsets (-1: the high watermark) and wait until all live replicas did."""
-        self._offsets.delete_records(timeout_ms, offsets, on_done)
-
-    def describe_log_dirs(self, partitions: Iterable[TopicPartition] | None = None) -> list[LogDirDescription]:
-        """What lies in the log directories, of ``partitions`` or of all."""
-        return self._offsets.describe_log_dirs(partitions)
-
     async def alter_log_dirs(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
         """Move replicas to other log directories of this broker; an error (or NONE, once that has begun) for each."""
 
@@ -305,7 +251,7 @@ class ReplicaManager:
         self._moves.resume()
         self._drop_departed(request.states)
         # Most such requests follow the coming or going of a broker.
-        self._offsets.brokers_changed()
+        self.offset_queries.brokers_changed()
         return answer
 
     async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
@@ -368,7 +314,7 @@ class ReplicaManager:
         is_new = broker_epoch != self._broker_epoch.epoch
         self._broker_epoch.registered(broker_epoch, session)
         if is_new:
-            self._fetchers.reset_sessions()
+            self.fetchers.reset_sessions()
         self._isr.resumed()
 
     def on_zk_state(self, state: SessionState) -> None:
@@ -390,15 +336,11 @@ class ReplicaManager:
         self._stopping.stop_leading()
         await self._isr.written()
 
-    def resize_fetchers(self, number: int) -> None:
-        """``num.replica.fetchers`` changed."""
-        self._fetchers.resize(number)
-
     def brokers_changed(self) -> None:
         """The set of live brokers changed: ISR candidates and deletions of records are looked at again."""
         self._isr.look_again()
         self._isr.drop_departed(self.replicas.leaders())
-        self._offsets.brokers_changed()
+        self.offset_queries.brokers_changed()
 
     def _checkpoint(self) -> None:
         self._checkpoint_timer = self._clock.call_later(
@@ -415,7 +357,7 @@ class ReplicaManager:
         self._lane.close()
         self._isr.close()
         self._moves.close()
-        self._fetchers.shutdown()
+        self.fetchers.shutdown()
         self._produces.shutdown()
         self._fetches.shutdown()
         self._logs.checkpoint_high_watermarks()

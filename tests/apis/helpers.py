@@ -109,7 +109,7 @@ class FakeReplicas:
         for tp in watch.partitions:
             self.watched.remove(tp)
 
-    async def list_offset(
+    def list_offset(
         self, tp: TopicPartition, timestamp: int, isolation: int | None, epoch: int = -1, follower: bool = False
     ) -> OffsetResult:
         if epoch == 99:
@@ -257,6 +257,8 @@ class FakeBroker:
             config=self.config,
             metadata=self.metadata,
             replicas=cast("Any", self.replicas),
+            partitions=cast("Any", self.replicas),
+            offset_queries=cast("Any", self.replicas),
             logs=cast("Any", self.logs),
             controller=cast("Any", self.controller),
             topics=self.topics,

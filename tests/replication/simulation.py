@@ -290,11 +290,11 @@ class SimBroker:
         for topic, _, index in request.forgotten:
             tp = TopicPartition(topic or "", index)
             session.partitions.pop(tp, None)
-            self.manager.unwatch(session.watch, tp)
+            self.manager.replicas.unwatch(session.watch, tp)
         for partition in request.partitions:
             tp = TopicPartition(partition.topic or "", partition.partition)
             if tp not in session.partitions:
-                self.manager.watch(session.watch, tp)
+                self.manager.replicas.watch(session.watch, tp)
             session.partitions[tp] = partition
         params = FetchParams(
             request.replica_id,

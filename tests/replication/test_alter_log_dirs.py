@@ -134,15 +134,15 @@ def test_what_describe_log_dirs_shows(cluster: SimCluster) -> None:
     slowly(cluster)
     alter(cluster, second(cluster))
     cluster.run(3.5)
-    (one, other) = cluster[1].manager.describe_log_dirs([TP])
+    (one, other) = cluster[1].manager.offset_queries.describe_log_dirs([TP])
     log, future = cluster[1].logs.logs[TP], cluster[1].logs.future_logs.logs[TP]
     lag = COUNT - future.log_end_offset
     assert one.replicas == (ReplicaDescription(TP, log.size, 0),)
     assert other.replicas == (ReplicaDescription(TP, future.size, lag, True),)
     assert 0 < lag < COUNT
-    assert cluster[1].manager.describe_log_dirs([OTHER])[1].replicas == ()
+    assert cluster[1].manager.offset_queries.describe_log_dirs([OTHER])[1].replicas == ()
     cluster.run(20)
-    (one, other) = cluster[1].manager.describe_log_dirs([TP])
+    (one, other) = cluster[1].manager.offset_queries.describe_log_dirs([TP])
     assert (one.replicas, [replica.is_future for replica in other.replicas]) == ((), [False])
 
 

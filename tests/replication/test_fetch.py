@@ -145,7 +145,7 @@ class Session:
         for n in range(MANY):
             tp = TopicPartition("t", n)
             self.partitions[tp] = FetchPartition("t", TOPIC_ID, n, -1, 0)
-            self.manager.watch(self.watch, tp)
+            self.manager.replicas.watch(self.watch, tp)
 
     def fetch(self, *changed: FetchPartition, max_wait_ms: int = 0) -> list[list[FetchResult]]:
         answers: list[list[FetchResult]] = []
@@ -180,12 +180,12 @@ def test_a_session_looks_only_at_what_has_news(alone: SimCluster, session: Sessi
 def test_a_forgotten_partition_and_a_session_that_ends(alone: SimCluster, session: Session) -> None:
     session.fetch(*session.partitions.values())
     gone = TopicPartition("t", 7)
-    session.manager.unwatch(session.watch, gone)
+    session.manager.replicas.unwatch(session.watch, gone)
     del session.partitions[gone]
     waiting = session.fetch(max_wait_ms=1000)
     alone[1].produce("x", tp=gone)
     assert waiting == []
-    session.manager.unwatch_all(session.watch)
+    session.manager.replicas.unwatch_all(session.watch)
     assert waiting == [[]]
     alone[1].produce("x", tp=TopicPartition("t", 8))
     assert not session.watch.dirty

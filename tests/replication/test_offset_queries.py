@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.replication.results import DeleteRecordsResult, EpochEndOffset, OffsetResult
 
@@ -31,10 +30,7 @@ def cluster(tmp_path: Path) -> SimCluster:
 
 
 def ask(cluster: SimCluster, timestamp: int, broker: int = 1, **more: Any) -> OffsetResult:
-    answers: list[OffsetResult] = []
-    work = cluster[broker].manager.list_offset(TP, timestamp, more.pop("isolation", 0), **more)
-    deferred(work).addCallback(answers.append)
-    return answers[0]
+    return cluster[broker].manager.offset_queries.list_offset(TP, timestamp, more.pop("isolation", 0), **more)
 
 
 @pytest.mark.parametrize(
@@ -54,20 +50,20 @@ def test_list_offset(cluster: SimCluster, timestamp: int, expected: OffsetResult
 
 def test_offsets_before_are_those_below_the_high_watermark(cluster: SimCluster) -> None:
     manager = cluster[1].manager
-    assert manager.offsets_before(TP, -1, 10) == [3, 0]
-    assert manager.offsets_before(TP, -1, 1) == [3]
-    assert manager.offsets_before(TP, -2, 10) == [0]
+    assert manager.offset_queries.offsets_before(TP, -1, 10) == [3, 0]
+    assert manager.offset_queries.offsets_before(TP, -1, 1) == [3]
+    assert manager.offset_queries.offsets_before(TP, -2, 10) == [0]
     with pytest.raises(ApiError) as refused:
-        cluster[2].manager.offsets_before(TP, -1, 1)
+        cluster[2].manager.offset_queries.offsets_before(TP, -1, 1)
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert cluster[2].manager.offsets_before(TP, -1, 1, from_follower_ok=True) == [3]
+    assert cluster[2].manager.offset_queries.offsets_before(TP, -1, 1, from_follower_ok=True) == [3]
 
 
 def test_a_consumer_is_told_of_the_high_watermark_instead_of_the_end(cluster: SimCluster) -> None:
     cluster[1].produce("not committed")
     manager = cluster[1].manager
-    assert manager.offsets_before(TP, -1, 10) == [3, 0]
-    assert manager.offsets_before(TP, -1, 10, to_consumer=False) == [4, 0]
+    assert manager.offset_queries.offsets_before(TP, -1, 10) == [3, 0]
+    assert manager.offset_queries.offsets_before(TP, -1, 10, to_consumer=False) == [4, 0]
 
 
 def test_list_offset_is_the_leaders(cluster: SimCluster) -> None:
@@ -95,12 +91,12 @@ def test_a_new_leader_does_not_go_back(cluster: SimCluster) -> None:
     ],
 )
 def test_end_offset_for_epoch(cluster: SimCluster, current: int, epoch: int, expected: Any) -> None:
-    assert cluster[1].manager.end_offset_for_epoch(TP, current, epoch) == EpochEndOffset(TP, *expected)
+    assert cluster[1].manager.offset_queries.end_offset_for_epoch(TP, current, epoch) == EpochEndOffset(TP, *expected)
 
 
 def delete(cluster: SimCluster, offset: int, timeout_ms: int = 5000) -> list[DeleteRecordsResult]:
     answers: list[DeleteRecordsResult] = []
-    cluster[1].manager.delete_records(timeout_ms, {TP: offset}, lambda found: answers.append(found[TP]))
+    cluster[1].manager.offset_queries.delete_records(timeout_ms, {TP: offset}, lambda found: answers.append(found[TP]))
     return answers
 
 
@@ -125,7 +121,7 @@ def test_delete_records_refused(cluster: SimCluster) -> None:
     assert delete(cluster, 4) == [DeleteRecordsResult(-1, ErrorCode.OFFSET_OUT_OF_RANGE)]
     answers: list[Any] = []
     missing = TopicPartition("nobody", 0)
-    cluster[1].manager.delete_records(100, {missing: 0}, answers.append)
+    cluster[1].manager.offset_queries.delete_records(100, {missing: 0}, answers.append)
     assert answers == [{missing: DeleteRecordsResult(-1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}]
 
 
@@ -138,12 +134,12 @@ def test_delete_records_times_out(cluster: SimCluster) -> None:
 
 
 def test_describe_log_dirs(cluster: SimCluster) -> None:
-    found, empty = cluster[1].manager.describe_log_dirs()
+    found, empty = cluster[1].manager.offset_queries.describe_log_dirs()
     assert (empty.error, empty.replicas) == (ErrorCode.NONE, ())
     assert found.log_dir == str(cluster[1].logs.path)
     assert [(r.topic_partition, r.offset_lag) for r in found.replicas] == [(TP, 0)]
     assert found.replicas[0].size == cluster[1].logs.logs[TP].size > 0
     assert found.usable_bytes > 0
     cluster[1].logs.handle_failure(found.log_dir)
-    found, _ = cluster[1].manager.describe_log_dirs([TP])
+    found, _ = cluster[1].manager.offset_queries.describe_log_dirs([TP])
     assert (found.error, found.replicas) == (ErrorCode.KAFKA_STORAGE_ERROR, ())

@@ -123,7 +123,7 @@ def test_a_new_replica_where_records_were_deleted_up_to_the_middle_of_a_batch(tm
     cluster.create(replicas=(1, 2))
     cluster[1].produce("a", "b", "c")
     cluster.run(1)
-    cluster[1].manager.delete_records(1000, {TP: 2}, lambda _: None)
+    cluster[1].manager.offset_queries.delete_records(1000, {TP: 2}, lambda _: None)
     cluster.reassign((1, 2, 3))
     cluster.run(3)
     log = cluster[3].logs.logs[TP]
@@ -180,10 +180,10 @@ def test_the_number_of_fetchers_may_change_while_they_fetch(cluster: SimCluster)
     for tp in others:
         cluster.create(tp)
     cluster.run(1)
-    fetchers = cluster[2].manager._fetchers
+    fetchers = cluster[2].manager.fetchers
     assert len(fetchers) == 1
     for number in (3, 2, 1):
-        cluster[2].manager.resize_fetchers(number)
+        cluster[2].manager.fetchers.resize(number)
         assert len(fetchers) == number
         for tp in (TP, *others):
             cluster[1].produce(f"with {number}", tp=tp)

@@ -8,7 +8,6 @@ import pytest
 
 from kafkalite.cluster.model import LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import deferred
 from kafkalite.common.types import TopicPartition
 from kafkalite.record.records import Record, encode_batch
 from kafkalite.replication.results import DeleteRecordsResult, OffsetResult, ProduceResult
@@ -70,18 +69,18 @@ def test_a_partition_without_a_replica_here(cluster: SimCluster, is_known: bool,
     produced = broker.produce("a", tp=tp)
     fetched = broker.consume(tp=tp, max_wait_ms=1000)
     deleted: list[dict[TopicPartition, DeleteRecordsResult]] = []
-    broker.manager.delete_records(100, {tp: 0}, deleted.append)
+    broker.manager.offset_queries.delete_records(100, {tp: 0}, deleted.append)
     offsets: list[OffsetResult] = []
-    deferred(broker.manager.list_offset(tp, -1, 0)).addCallback(offsets.append)
+    offsets.append(broker.manager.offset_queries.list_offset(tp, -1, 0))
     with pytest.raises(ApiError) as refused:
-        broker.manager.offsets_before(tp, -1, 1)
+        broker.manager.offset_queries.offsets_before(tp, -1, 1)
     assert {
         "Produce": produced[0].error,
         "Fetch": fetched[0].error,
         "DeleteRecords": deleted[0][tp].error,
         "ListOffsets": offsets[0].error,
         "ListOffsets 0": refused.value.code,
-        "OffsetForLeaderEpoch": broker.manager.end_offset_for_epoch(tp, -1, 0).error,
+        "OffsetForLeaderEpoch": broker.manager.offset_queries.end_offset_for_epoch(tp, -1, 0).error,
     } == dict.fromkeys(
         ["Produce", "Fetch", "DeleteRecords", "ListOffsets", "ListOffsets 0", "OffsetForLeaderEpoch"], error
     )

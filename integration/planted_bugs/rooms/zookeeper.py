@@ -20,7 +20,7 @@ BUGS: Final = (
         (
             Edit(
                 "replication/role_applier.py",
-                "        if leads and not from_controller and state.mzxid <= fence.broker_epoch:\n",
+                "        if leads and not from_controller and state.mzxid <= self._broker_epoch.current:\n",
                 "        if leads and not from_controller and state.mzxid < 0:\n",
             ),
         ),

@@ -198,6 +198,8 @@ class Brokers(SimCluster):
                 config=config,
                 metadata=broker.metadata,
                 replicas=broker.manager,
+                partitions=broker.manager.replicas,
+                offset_queries=broker.manager.offset_queries,
                 logs=cast("Any", broker.logs),
                 controller=cast("Any", _FakeController()),
                 topics=unused,

@@ -5,8 +5,8 @@ Answers to: ``ReplicaManager.alterReplicaLogDirs``, ``kafka.server.ReplicaAlterL
 
 One partition at a time is copied, in small pieces between which the reactor serves clients, at most at the rate of
 ``replica.alter.log.dirs.io.max.bytes.per.second``. The copy takes the replica's place in one step of the reactor in
-which both are equal: those who append and read see no gap. A move needs no memory of its own: what is to be moved is
-what has a copy in another directory, also after a restart.
+which both are equal, so that producers and readers see no gap. A move is not recorded anywhere: a partition that has a
+copy in another directory is being moved, also after a restart.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from kafkalite.replication.replication_quotas import ReplicationQuotaManager
 log = logging.getLogger(__name__)
 
 PIECE_BYTES = 256 << 10
-"""Bytes that are copied at a time; the reactor does nothing else meanwhile."""
+"""Bytes that are copied at a time, because the reactor does nothing else meanwhile."""
 _BACKOFF_S = 1.0
 _LONGEST_WAIT_S = 1.0
-"""The limit may be raised while it is waited for."""
+"""Not longer, because the limit may be raised meanwhile."""
 
 
 class AlterLogDirs:
-    """Begins, carries on and ends moves."""
+    """Begins, continues and ends the moves of replicas to other log directories."""
 
     def __init__(
         self, replicas: PartitionTable, logs: LogManager, quota: ReplicationQuotaManager, clock: Clock
@@ -55,9 +55,9 @@ class AlterLogDirs:
     # Requests
 
     def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
-        """Begin to move each partition to its log directory; one that is there already is moved no more.
+        """Begin to move each partition to its log directory; a move of a partition that is there already ends.
 
-        What is not hosted here is refused with REPLICA_NOT_AVAILABLE, and made in that directory once it is.
+        A partition that is not hosted here is refused with REPLICA_NOT_AVAILABLE, and created in that directory later.
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
         for tp, log_dir in wanted.items():
@@ -83,7 +83,7 @@ class AlterLogDirs:
         if partition is None:
             self._futures.preferred[tp] = log_dir
             absence = self._replicas.absence(tp)
-            # Kafka kept the error that the first version of this request had.
+            # Kafka keeps the error of the first version of this request.
             known = absence is ErrorCode.NOT_LEADER_OR_FOLLOWER
             raise ApiError(ErrorCode.REPLICA_NOT_AVAILABLE if known else absence, f"{tp} has no replica here")
         future = self._futures.logs.get(tp)
@@ -99,7 +99,7 @@ class AlterLogDirs:
         self._begin(tp)
 
     def resume(self) -> None:
-        """Partitions were taken over: go on with the moves of those that have a copy."""
+        """Continue the moves of partitions that have a copy; called when partitions were applied."""
         for tp, future in list(self._futures.logs.items()):
             partition = self._replicas.partitions.get(tp)
             if partition is None or tp in self._moves:
@@ -133,7 +133,7 @@ class AlterLogDirs:
                     else:
                         log.exception("%s: copying it failed and is tried again", tp)
                     if tp in self._moves:
-                        # Others first.
+                        # To the end of the queue, so that the other moves go on.
                         del self._moves[tp]
                         self._moves[tp] = None
                     wait = _BACKOFF_S
@@ -147,14 +147,14 @@ class AlterLogDirs:
         return pause
 
     def _moving(self, tp: TopicPartition) -> Partition | None:
-        """The partition, where it still has a log and a copy of it."""
+        """The partition, if it still has a log and a copy of it."""
         partition = self._replicas.partitions.get(tp)
         if partition is None or partition.log is not self._logs.get(tp):
             return None
         return partition if tp in self._futures.logs else None
 
     async def _step(self, tp: TopicPartition) -> float:
-        """Copy a piece; returns how long to wait before the next."""
+        """Copy a piece; returns the seconds to wait before the next one."""
         if self._moving(tp) is None:
             self._moves.pop(tp, None)
             return 0.0

@@ -14,11 +14,11 @@ UNREGISTERED: Final = 1 << 62
 
 
 class BrokerEpoch:
-    """One for a broker; whoever fences or writes by its epoch reads it here.
+    """The one place of the broker's epoch: the control plane, replication and the fetchers read it here.
 
     ``epoch`` is the czxid of the newest registration, -1 before the first one; it stays when the session ends, and
     ``current`` does not. ``session`` is the ZooKeeper session of that registration, 0 before the first one.
-    ``controller_epoch`` is the newest of a request that passed.
+    ``controller_epoch`` is the newest one of the requests that passed.
     """
 
     __slots__ = ("controller_epoch", "current", "epoch", "session")
@@ -37,7 +37,7 @@ class BrokerEpoch:
     def ended(self) -> None:
         """The session, or the registration, is over: what is decided about replicas was meant for the life that ended.
 
-        Metadata are true all the same: :meth:`check` still takes them.
+        :meth:`check` still accepts the epoch of that life, because an UpdateMetadataRequest stays true.
         """
         self.current = UNREGISTERED
 

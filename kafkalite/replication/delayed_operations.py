@@ -43,7 +43,7 @@ class DelayedProduce(DelayedOperation):
         return self.pending == 0
 
     def on_complete(self) -> None:
-        # The purgatory's heap may hold this object for its whole timeout: let the request's memory go now.
+        # Free the request's memory now, because the purgatory's heap may hold this object for its whole timeout.
         done, results = self.on_done, self.results
         self.on_done, self.results = None, []
         if done is not None:
@@ -89,7 +89,7 @@ class FetchWatch:
     ``partitions`` is the session's own mapping of each ``TopicPartition`` to its current ``FetchPartition``;
     replication only looks partitions up in it. ``dirty`` holds partitions with news: an append, a new high watermark or
     log start, a new role. A fetch with this watch looks at the partitions that it names and at the dirty ones, and
-    takes those off; one that answers with an error stays dirty, so that the error is told every time, as Kafka does.
+    takes those off; a partition with an error stays dirty, so that every response has the error, as Kafka's have.
 
     The session's owner calls ``watch`` for each partition that enters the session, ``unwatch`` for each that leaves,
     and ``unwatch_all`` at the session's end.
@@ -221,7 +221,7 @@ class Completed(NamedTuple):
 def complete(changes: Iterable[Completed]) -> None:
     """Complete what waited for ``changes``: first the producers, then the readers.
 
-    To be called last, when all state is consistent, because the answers may lead to new requests at once.
+    Call it last, when all state is consistent, because an answer may lead to new requests at once.
     """
     changes = list(changes)
     for operations, _ in changes:

@@ -57,7 +57,7 @@ class RackAwareReplicaSelector:
 
 
 class FetchReader:
-    """Looks at the partitions of a fetch, and again at those with news while the fetch waits."""
+    """Reads the partitions of a fetch, and reads those with news again while the fetch waits."""
 
     def __init__(
         self,
@@ -143,8 +143,8 @@ class FetchReader:
             result = FetchResult(tp, ErrorCode.UNKNOWN_SERVER_ERROR)
         watch = params.watch
         if watch is not None:
-            # What was sent may be dropped by the reader, who then asks again without naming the partition, its
-            # offset being the same: only a look that finds nothing makes a partition clean.
+            # Only a look that finds nothing makes a partition clean: the reader may drop what it was sent, and ask
+            # again without naming the partition, because its fetch offset is the same.
             if result.size or result.error or result.diverging_epoch is not None or result.throttled or not limit:
                 watch.dirty[tp] = None
             else:
@@ -177,7 +177,7 @@ class FetchReader:
                 follower = self._follower(partition, params)
         offset = request.fetch_offset
         end = replica_log.log_end_offset
-        # Who is ahead and knows an epoch is told where the logs part, below.
+        # A reader that is ahead and names an epoch learns below where the logs diverge.
         if offset < replica_log.log_start_offset or (offset > end and request.last_fetched_epoch < 0):
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
         if request.last_fetched_epoch >= 0:
@@ -232,7 +232,7 @@ class FetchReader:
     def _follower(self, partition: Partition, params: FetchParams) -> FollowerState:
         follower = partition.followers.get(params.replica_id)
         if follower is None:
-            # Not in the assignment that we know: a newer one is on its way, to us or to the follower.
+            # Not in the assignment that this broker knows: a newer one is on its way to it, or to the follower.
             raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
         if params.replica_epoch != follower.broker_epoch:
             if params.replica_epoch < follower.broker_epoch:
@@ -254,7 +254,7 @@ class FetchReader:
     def _must_wait(self, partition: Partition, follower: FollowerState) -> bool:
         """Whether the quota holds records of ``partition`` back from ``follower``.
 
-        Never where the high watermark waits for that follower: producers would wait for the quota, too.
+        Never if the high watermark waits for that follower, because producers would wait for the quota, too.
         """
         return (
             follower not in partition.high_watermark_followers
@@ -267,7 +267,7 @@ class FetchReader:
         return is_throttled(listed, partition.topic_partition.partition, self._replicas.broker_id)
 
     def sent(self, params: FetchParams, results: list[FetchResult]) -> None:
-        """``results`` are the answer to a fetch: count what a follower is sent of throttled partitions."""
+        """Count the bytes of throttled partitions that ``results``, the answer to a fetch, sends to a follower."""
         if params.replica_id < 0 or not self._quota.limited:
             return
         for result in results:
@@ -304,13 +304,13 @@ class FetchReader:
 
         operation = DelayedFetch(params, results, watch, self._refresh, self._quota, answer)
         if watch.waiting is not None:
-            # A session has one request under way; a client that sends another has given the first up.
+            # A session has one request under way: a client that sends a second one no longer waits for the first.
             watch.waiting.complete()
         watch.waiting = operation
         return operation
 
     def _refresh(self, operation: DelayedFetch) -> bool:
-        """Look again at what has news; returns whether there is something to say at once."""
+        """Read again the partitions that have news; returns whether to answer at once."""
         watch = operation.watch
         if not watch.dirty:
             return False
@@ -339,7 +339,7 @@ class FetchReader:
 
 
 def _diverging_epoch(replica_log: Log, request: FetchPartition, end: int) -> tuple[int, int] | None:
-    """Where the fetcher's log and this one part (KIP-595), ``None`` where they agree up to the fetch offset."""
+    """Where the fetcher's log and this one diverge (KIP-595), ``None`` if they agree up to the fetch offset."""
     last = request.last_fetched_epoch
     if last == replica_log.latest_epoch:
         return None if request.fetch_offset <= end else (last, end)

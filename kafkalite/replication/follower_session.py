@@ -2,8 +2,8 @@
 
 Answers to: ``org.apache.kafka.clients.FetchSessionHandler``. Deterministic.
 
-A request names only the partitions whose offset changed since the one before: a thousand idle partitions cost an
-empty list.
+A request names only the partitions whose offset changed since the request before, so that a thousand idle partitions
+cost an empty list.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _MAX_EPOCH = (1 << 31) - 1
 
 
 class PartitionFetch:
-    """Where the fetching of one partition stands. ``sent_in`` is the request that first carried ``offset``.
+    """The state of the fetching of one partition. ``sent_in`` is the request that first carried ``offset``.
 
-    ``in_sync``: the log reaches the leader's high watermark as last told; at first, what the ISR says.
+    ``in_sync``: the log reaches the leader's high watermark of the last response; before that, what the ISR says.
     """
 
     __slots__ = ("attempts", "delayed", "in_sync", "leader_epoch", "offset", "partition", "sent_in", "state")
@@ -44,7 +44,7 @@ class PartitionFetch:
 
 
 class FollowerSession:
-    """Builds requests; ``generation`` tells answers of this session from those of one given up before."""
+    """Builds requests. ``generation`` distinguishes the responses of this session from those of an earlier one."""
 
     def __init__(self, config: ReplicationConfig, broker_epoch: BrokerEpoch) -> None:
         self._config = config
@@ -98,7 +98,7 @@ class FollowerSession:
         self.request_number += 1
         with_ids = all(fetch.state.topic_id != ZERO_UUID for fetch in self._changed.values())
         if not with_ids and self.topics:
-            # A session speaks of topics one way: by id, or (where the controller has not given one yet) by name.
+            # A session names all topics in one way: by id, or by name if the controller has not given an id yet.
             self.reset()
         if self._epoch == 0:
             self.topics = {}
@@ -117,7 +117,7 @@ class FollowerSession:
         request = FetchRequest(
             config.broker_id,
             self._broker_epoch.epoch,
-            # The request that opens a session is answered at once, so that there is one to interrupt.
+            # The request that opens a session does not wait, so that there soon is a session to interrupt.
             config.replica_fetch_wait_max_ms if self._id or self._refused else 0,
             config.replica_fetch_min_bytes,
             config.replica_fetch_response_max_bytes,
@@ -147,7 +147,7 @@ class FollowerSession:
         )
 
     def answered(self, session_id: int) -> None:
-        """The leader answered; after a full request it may have opened a session."""
+        """The leader responded; after a full request it may have opened a session."""
         self._refused = session_id == 0
         if self._id == 0 and session_id:
             self._id = session_id
@@ -155,7 +155,7 @@ class FollowerSession:
 
 
 def _by_topic(partitions: dict[TopicPartition, PartitionFetch]) -> Iterable[tuple[TopicPartition, PartitionFetch]]:
-    """Partitions of one topic side by side, as the wire has them."""
+    """Partitions of one topic side by side, because a request lists them by topic."""
     if len(partitions) < 2:
         return partitions.items()
     return sorted(partitions.items(), key=lambda item: item[0])

@@ -1,15 +1,15 @@
-"""Changing ISRs: who joins, who is dropped, what is written, what when the outcome is unknown.
+"""Changes of ISRs: which followers join and leave, the writes to ZooKeeper, and writes with an unknown outcome.
 
 Answers to: ``kafka.server.{ZkAlterPartitionManager,ReplicaManager}``'s ISR shrinking and ``IsrChangePropagator``.
 Deterministic.
 
-One write a partition is under way at a time. It is acknowledged; or refused, because another wrote the znode or the
-session that it is bound to is over; or its outcome is unknown, because the connection went. A refused one is followed
-by a read. One with an unknown outcome is followed by a write of what was there before, against the same version: where
-that is taken, the lost write can never take effect; where it is refused, a read says what did. (A read alone proves
-nothing: the lost write may be on its way still, or the server that is asked may lag behind.) Both are tried as often as
-it takes, and until then the maximal ISR counts. While the session is suspended nothing is begun. The end of the
-session itself ends this broker's right to lead.
+One write of a partition is under way at a time. ZooKeeper acknowledges it; or refuses it, because the controller wrote
+the znode or the session of the write is over; or its outcome is unknown, because the connection was lost. After a
+refused write the leader reads the znode. After a write with an unknown outcome it writes the state of before, against
+the same version: if that write is accepted, the lost write can never take effect; if it is refused, a read shows what
+took effect. (A read alone proves nothing: the lost write may still be on its way, or the ZooKeeper server may lag
+behind.) Both are repeated until they succeed, and until then the maximal ISR counts. While the session is suspended no
+change begins. The end of the session itself ends this broker's right to lead.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class IsrUpdates:
         self._lag_check = self._clock.call_later(self._max_lag / 2, self._check_lag)
 
     def close(self) -> None:
-        """Begin nothing more; :meth:`written` waits for what was begun."""
+        """Begin no more changes; :meth:`written` waits for the writes that are under way."""
         self._closed = True
         self.connected = False
         for timer in (self._recheck, self._notify, self._lag_check):
@@ -89,7 +89,7 @@ class IsrUpdates:
         self.connected = False
 
     def resumed(self) -> None:
-        """The connection is back, in the same session or another: find out about what was under way."""
+        """The connection is back, in the same session or another: settle the writes with an unknown outcome."""
         if self._closed:
             return
         self.connected = True
@@ -100,7 +100,7 @@ class IsrUpdates:
         self.drop_departed(self._replicas.leaders())
 
     def expired(self) -> None:
-        """The session is over; all leaders are being stopped and nothing of theirs counts any more."""
+        """The session is over: this broker leads nothing any more, and its earlier changes no longer count."""
         self.connected = False
         self._unknown.clear()
         self._candidates.clear()
@@ -109,7 +109,7 @@ class IsrUpdates:
     # Expanding
 
     def consider(self, partition: Partition, follower: FollowerState) -> None:
-        """A follower outside the maximal ISR has fetched: let it join where it may."""
+        """Let a follower outside the maximal ISR, which has fetched, join the ISR if it may."""
         replica = follower.broker_id
         if not self._is_eligible(partition, follower):
             if partition.is_in_sync(follower):
@@ -129,8 +129,8 @@ class IsrUpdates:
         broker = self._replicas.metadata.broker(follower.broker_id)
         if broker is None or follower.broker_epoch not in (-1, broker.epoch):
             return False
-        # With its whole target in sync a reassignment completes. The leader hears of the ISR that the controller writes
-        # then before it hears of the new assignment, and a removed replica would stay in the ISR.
+        # A reassignment completes when its whole target is in sync. The leader then learns of the ISR that the
+        # controller writes before it learns of the new assignment, so that a removed replica would stay in the ISR.
         assignment, in_sync = partition.state.assignment, partition.isr.committed
         is_removed = follower.broker_id in assignment.removing
         return not is_removed or any(replica not in in_sync for replica in assignment.target)
@@ -141,7 +141,7 @@ class IsrUpdates:
             self._recheck = self._clock.call_later(_RECHECK_SECONDS, self.look_again)
 
     def look_again(self) -> None:
-        """Consider again those that could not join when they fetched."""
+        """Consider again the followers that could not join when they fetched."""
         if self._recheck is not None:
             self._recheck.cancel()
             self._recheck = None
@@ -165,9 +165,9 @@ class IsrUpdates:
     # Shrinking
 
     def drop_departed(self, partitions: Iterable[Partition]) -> None:
-        """Go on alone where every other member of the ISR is no longer registered.
+        """Shrink the ISR to the leader alone if no other member is registered any more.
 
-        The controller leaves this to the leader: only a leader that lives may be the last member of an ISR.
+        The controller leaves this to the leader, because only a leader that lives may be the last member of an ISR.
         """
         metadata, me = self._replicas.metadata, self._replicas.broker_id
         if not self.connected or self._closed or not metadata.alive(me):
@@ -223,7 +223,7 @@ class IsrUpdates:
         except (BadVersionError, NoNodeError):
             await self._reread(partition, pending)
         except SessionExpiredError as error:
-            # Never sent. Where this broker has no other session either, its end stops the partition.
+            # The write was never sent. If this broker has no new session, the end of the old one stops the partition.
             log.warning("%s: an ISR change is not made: %s", partition.topic_partition, error)
             await self._reread(partition, pending)
         except (ZkError, MalformedZnodeError) as error:
@@ -244,7 +244,7 @@ class IsrUpdates:
             over.callback(None)
 
     async def _settle(self, partition: Partition, pending: IsrState) -> None:
-        """Find out about a write whose outcome is unknown, and keep it from taking effect later."""
+        """Find out whether a write with an unknown outcome took effect, and keep it from taking effect later."""
         if partition.isr is not pending or self._closed:
             return
         if not self.connected:
@@ -274,7 +274,7 @@ class IsrUpdates:
         if partition.isr is not pending:
             return
         if current is None:
-            # The topic is being deleted, and this partition will be stopped; or the znode is put back by hand.
+            # The topic is being deleted, and the controller will stop this partition; or the znode is being restored.
             self._settle_later(partition, pending)
         elif current.leader_epoch == partition.leader_epoch:
             self._committed(partition, current)
@@ -283,7 +283,7 @@ class IsrUpdates:
         elif current.leader_epoch > partition.leader_epoch:
             self.on_newer(current)
         else:
-            # The controller's request came before this ZooKeeper server had what the controller wrote.
+            # The controller's request came before this ZooKeeper server had the controller's write.
             self._settle_later(partition, pending)
 
     def _settle_later(self, partition: Partition, pending: IsrState) -> None:
@@ -322,7 +322,7 @@ class IsrUpdates:
         except SessionExpiredError:
             pass
         except ZkError as error:
-            # Retry, because this notification is the controller's only source of ISR changes.
+            # Retry, because this notification is the controller's only source.
             log.info("telling the controller of %d ISR changes failed: %s", len(changed), error)
             if not self._closed:
                 self._clock.call_later(_REREAD_SECONDS, self._tell_again, changed)

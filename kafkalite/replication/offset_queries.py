@@ -1,4 +1,4 @@
-"""Questions about offsets, deletion of records, and what lies in the log directories.
+"""Offsets by time and by leader epoch, deletion of records, and the contents of the log directories.
 
 Answers to: ``ReplicaManager.{fetchOffsetForTimestamp,lastOffsetForLeaderEpoch,deleteRecords,describeLogDirs}``.
 Deterministic.
@@ -78,7 +78,8 @@ class OffsetQueries:
             upper = replica_log.last_stable_offset
         else:
             upper = replica_log.high_watermark
-        # A new leader's high watermark may be older than what its predecessor told consumers: do not go back.
+        # A new leader's high watermark may be older than the one that its predecessor sent to consumers: it must not go
+        # back.
         behind = isolation is not None and partition.role is Role.LEADER and upper < partition.epoch_start_offset
         if timestamp == LATEST_TIMESTAMP:
             if behind:
@@ -157,7 +158,7 @@ class OffsetQueries:
         complete(changes)
 
     def brokers_changed(self) -> None:
-        """A broker came or went: deletions wait for the live ones only."""
+        """The live brokers changed: deletions wait for the replicas on live brokers only."""
         changes: list[Completed] = []
         for partition in list(self._waiting):
             changes.append(partition.complete_deletions())

@@ -41,7 +41,7 @@ _UNKNOWN = -1
 _NONE = ErrorCode.NONE
 _LEADER = Role.LEADER
 _SENT_AGAIN = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
-"""Refusals of a leader after which every producer sends the same batch again."""
+"""Errors of a leader after which every producer sends the same batch again."""
 _NO_ISR = committed((), -1)
 
 
@@ -133,11 +133,11 @@ class Partition:
         self.epoch_start_offset = -1
         self.followers: dict[int, FollowerState] = {}
         self.isr: IsrState = _NO_ISR
-        # Replicas outside the ISR that caught up: the high watermark waits for them, or under load they never could
-        # join.
+        # Replicas outside the ISR that caught up: the high watermark waits for them, because under load they could
+        # never join otherwise.
         self.joining: set[int] = set()
         self.high_watermark_followers: tuple[FollowerState, ...] = ()
-        # Whether every follower had all of the log at the last look; spares the hot path a clock and a loop.
+        # Whether every follower had all of the log when it was last compared; saves the hot path a clock and a loop.
         self.all_caught_up = False
         self.watches: list[FetchWatch] = [] if watches is None else watches
         self._produce_waits: deque[tuple[int, DelayedProduce, ProduceResult]] = deque()
@@ -189,7 +189,7 @@ class Partition:
         return Completed(self._fail_waits(ErrorCode.NOT_LEADER_OR_FOLLOWER), self._mark_all())
 
     def stop(self, role: Role, error: ErrorCode) -> Completed:
-        """Neither lead nor follow any more; requests that wait here are answered with ``error``."""
+        """Stop leading and following; requests that wait in this partition are answered with ``error``."""
         self._leave(role)
         return Completed(self._fail_waits(error), self._mark_all())
 
@@ -300,7 +300,8 @@ class Partition:
     def _fell_behind(self, old_end: int, now: float) -> None:
         """The log grew from ``old_end``: followers that had all of it count as caught up until now.
 
-        An idle partition's follower fetches nothing for hours and must not look slow at the next append.
+        Otherwise the follower of an idle partition, which fetches nothing for hours, would look slow at the next
+        append.
         """
         self.all_caught_up = False
         for follower in self.followers.values():
@@ -325,7 +326,7 @@ class Partition:
         return self._acknowledge() if self.watches or self._produce_waits else None
 
     def follow_high_watermark(self, leaders: int) -> Completed | None:
-        """The leader told its high watermark; ours is that, as far as our log reaches."""
+        """Take over the high watermark of the leader's response, as far as this follower's log reaches."""
         log = self.log
         high_watermark = min(leaders, log.log_end_offset)
         if high_watermark <= log.high_watermark:
@@ -455,7 +456,7 @@ class Partition:
         return bool(self._delete_waits)
 
     def complete_deletions(self) -> Completed:
-        """A replica's log start moved, or a broker died: end the deletions that this satisfies."""
+        """End the deletions whose offset every live replica has reached."""
         operations: list[DelayedOperation] = []
         if not self._delete_waits:
             return Completed(operations, [])

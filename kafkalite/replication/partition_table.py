@@ -1,4 +1,4 @@
-"""The table of hosted partitions and of those who watch them.
+"""The table of hosted partitions and of the fetch sessions that watch them.
 
 Answers to: ``ReplicaManager.allPartitions`` and the watcher lists of its purgatories. Deterministic.
 """
@@ -59,9 +59,9 @@ class PartitionTable:
         return topic_id in self._retired
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
-        """Why a request for ``tp``, which is not hosted here, is refused; ``ReplicaManager.getPartitionOrError``.
+        """The error for a request for ``tp``, which is not hosted here; ``ReplicaManager.getPartitionOrError``.
 
-        NOT_LEADER_OR_FOLLOWER sends the client to the replicas that a partition has elsewhere.
+        NOT_LEADER_OR_FOLLOWER sends the client to the replicas that the partition has on other brokers.
         """
         if self.metadata.state(tp) is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

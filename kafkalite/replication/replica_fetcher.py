@@ -2,8 +2,8 @@
 
 Answers to: ``kafka.server.{AbstractFetcherThread,ReplicaFetcherThread}``. Deterministic.
 
-One request is under way; a second one interrupts its long poll where partitions were added meanwhile, so that a new
-leader hears of its followers at once.
+One request is under way; a second one interrupts its long poll if partitions were added meanwhile, so that a new
+leader learns of its followers at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SESSION_ERRORS = frozenset(
 
 
 class ReplicaFetcher:
-    """Replicates its partitions from one leader. ``open_end_point`` raises where the leader's address is not known."""
+    """Replicates its partitions from one leader. ``open_end_point`` raises if the leader's address is not known."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class ReplicaFetcher:
         return self._partitions[tp].partition
 
     def remove(self, tp: TopicPartition) -> None:
-        """Fetch ``tp`` no longer; what is on its way for it is dropped."""
+        """Stop fetching ``tp``; records for it in a response that is under way are dropped."""
         if self._partitions.pop(tp, None) is not None:
             self.session.drop(tp)
 
@@ -98,13 +98,13 @@ class ReplicaFetcher:
             self._end_point = None
 
     def kick(self) -> None:
-        """Send a request now where none is under way, or where the one that is does not know of a change."""
+        """Send a request now if none is under way, or if the one under way was sent before a change."""
         if self._closed or self._retry is not None or not self._partitions:
             return
         if self._quota.limited:
             self._hold_back()
         if self._outstanding == 0:
-            # Leaders answer an empty request at once: one must not be sent while all partitions are left out.
+            # Send no request while all partitions are left out, because leaders answer an empty request at once.
             if self.session.has_partitions:
                 self._send()
         elif self._outstanding == 1 and self.session.can_interrupt:
@@ -173,7 +173,7 @@ class ReplicaFetcher:
 
     def _take(self, response: FetchResponse, number: int, changes: list[Completed]) -> None:
         if response.error:
-            # By id: the leader does not know the topic yet, or knows another of that name.
+            # A topic id is refused if the leader does not know the topic yet, or knows another topic of that name.
             if response.error not in _SESSION_ERRORS:
                 self._back_off()
             self.session.reset()
@@ -185,7 +185,7 @@ class ReplicaFetcher:
         for answer in response.partitions:
             topic = answer.topic if answer.topic is not None else topics.get(answer.topic_id)
             fetch = self._partitions.get((topic, answer.partition))  # type: ignore[call-overload]
-            # An answer to a question asked before the offset changed says nothing any more.
+            # The response to a request of before the offset changed is out of date.
             if fetch is None or fetch.delayed or fetch.sent_in > number:
                 continue
             partition = fetch.partition
@@ -230,7 +230,7 @@ class ReplicaFetcher:
         completed = partition.follow_high_watermark(answer.high_watermark)
         if completed is not None:
             changes.append(completed)
-        # The leader may have deleted records: its log start is ours, but never beyond what we have.
+        # The leader may have deleted records: take over its log start, but never beyond the records of this log.
         log_start = min(answer.log_start_offset, replica_log.high_watermark)
         if log_start > replica_log.log_start_offset:
             replica_log.increment_log_start_offset(log_start)
@@ -239,8 +239,8 @@ class ReplicaFetcher:
     def _truncate(self, fetch: PartitionFetch, epoch: int, end_offset: int) -> None:
         """The leader's newest epoch not above ours is ``epoch`` and ends at ``end_offset`` (KIP-101, KIP-279, KIP-595).
 
-        Where we do not know that epoch, we cut to the end of our own newest epoch below it and ask again: no step
-        cuts more than what certainly differs.
+        If this follower does not know that epoch, it truncates to the end of its own newest epoch below and fetches
+        again, so that no step removes more than what certainly differs.
         """
         replica_log = fetch.partition.log
         own_epoch, own_end = replica_log.end_offset_for_epoch(epoch)
@@ -279,9 +279,7 @@ class ReplicaFetcher:
         self._delay(fetch)
 
     def _delay(self, fetch: PartitionFetch) -> None:
-        """Leave the partition out for a while. The leader may only not have heard yet that it leads: be quick at
-        first.
-        """
+        """Leave the partition out for a while: shortly at first, because the leader may not know yet that it leads."""
         tp = fetch.partition.topic_partition
         delay = min(_FIRST_BACKOFF * (1 << min(fetch.attempts, 10)), self._config.replica_fetch_backoff_ms / 1000)
         fetch.attempts += 1
@@ -302,7 +300,7 @@ class ReplicaFetcher:
         return is_throttled(listed, fetch.partition.topic_partition.partition, self._config.broker_id)
 
     def _hold_back(self) -> None:
-        """Where the quota is exceeded, leave throttled partitions out until it is not; never those in sync."""
+        """If the quota is exceeded, leave throttled partitions that are not in sync out until it is no longer."""
         if not self._quota.is_exceeded():
             return
         for tp, fetch in self._partitions.items():
@@ -311,7 +309,7 @@ class ReplicaFetcher:
                 self.session.drop(tp)
                 self._held_back.append(fetch)
         if self._held_back and self._hold is None:
-            # Not for long: the limit may be raised meanwhile.
+            # Not for long, because the limit may be raised meanwhile.
             wait = min(self._quota.wait_s(), self._config.replica_fetch_backoff_ms / 1000)
             self._hold = self._clock.call_later(wait, self._let_go)
 

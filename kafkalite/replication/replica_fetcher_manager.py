@@ -25,7 +25,7 @@ class LeaderUnknownError(Exception):
 
 
 class ReplicaFetcherManager:
-    """Hands partitions to fetchers, makes these when they are needed and closes them when they are idle."""
+    """Gives partitions to fetchers; creates a fetcher when it is needed and closes it when it is idle."""
 
     def __init__(
         self,
@@ -51,17 +51,17 @@ class ReplicaFetcherManager:
         self._told: dict[int, Broker] = {}
 
     def learn_brokers(self, brokers: Iterable[Broker]) -> None:
-        """Addresses that the controller named beside a request; the metadata may not have them yet."""
+        """Keep the addresses in a request of the controller, because the metadata may not have them yet."""
         for broker in brokers:
             self._told[broker.id] = broker
 
     def reset_sessions(self) -> None:
-        """This broker was registered anew: fetches name its epoch (KIP-903), so that each begins a new session."""
+        """Begin new sessions, because this broker has a new epoch, which fetches carry (KIP-903)."""
         for fetcher in self._fetchers.values():
             fetcher.session.reset()
 
     def resize(self, number: int) -> None:
-        """So many fetchers for each leader from now on; partitions move to those that are theirs then."""
+        """Use ``number`` fetchers for each leader from now on; partitions move to the fetchers that are theirs then."""
         if number == self._number:
             return
         self._number = number
@@ -103,7 +103,7 @@ class ReplicaFetcherManager:
                 self._added[fetcher] = None
 
     def start_added(self) -> None:
-        """Send requests for what was added, and close the fetchers that have nothing left to do."""
+        """Send requests for the partitions that were added, and close the fetchers without partitions."""
         added, self._added = self._added, {}
         for fetcher in added:
             if len(fetcher):

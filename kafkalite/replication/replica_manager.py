@@ -2,9 +2,9 @@
 
 Answers to: ``kafka.server.ReplicaManager``. Deterministic.
 
-What is long lives elsewhere: taking over states in ``roles``, ending them in ``stopping``, reading in ``reads``, ISR
-changes in ``isr_updates``, following in ``fetcher``, offsets in ``offsets``. Appending is here, the one way in;
-everything that waits is completed last.
+Appending is here; requests that wait are completed last. The other work has modules of its own: new states in
+``role_applier``, the ends of replicas in ``replica_stopper``, reading in ``fetch_reader``, ISR changes in
+``isr_updates``, following in ``replica_fetcher``, offsets in ``offset_queries``.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ log = logging.getLogger(__name__)
 _NONE = ErrorCode.NONE
 _REFUSAL_PAUSE = 1.0
 _REFUSAL_PAUSE_MAX = 60.0
-"""Seconds after which replicas that a full directory refused are asked for again, at first and at most."""
+"""Seconds until replicas that a full directory refused are requested again, at first and at most."""
 
 
 class ReplicaManager:
@@ -111,7 +111,7 @@ class ReplicaManager:
         )
         self._reader = FetchReader(self.replicas, logs, self._isr, selector, self.quotas.leader, clock.monotonic)
         self._moves = AlterLogDirs(self.replicas, logs, self.quotas.alter_log_dirs, clock)
-        # What is decided about partitions is taken over one thing at a time, in the order in which it came.
+        # Decisions about partitions are applied one at a time, in the order in which they came.
         self._lane = Lane("replica states", self._take_over)
         logs.on_dir_failure = self._directory_failed
         self._isr.on_newer = self._found_newer
@@ -250,7 +250,7 @@ class ReplicaManager:
         answer: ControlResponse = await self._in_lane(lambda: self._roles.leader_and_isr(request))
         self._moves.resume()
         self._drop_departed(request.states)
-        # Most such requests follow the coming or going of a broker.
+        # Most such requests follow a change of the live brokers.
         self.offset_queries.brokers_changed()
         return answer
 
@@ -260,7 +260,7 @@ class ReplicaManager:
         return answer
 
     async def apply_states(self, states: Sequence[LeaderAndIsr]) -> None:
-        """States as read from ZooKeeper; those of partitions that are not held here are passed over."""
+        """Apply states that were read from ZooKeeper; states of partitions that are not held here are skipped."""
         mine = [
             state
             for state in states
@@ -276,7 +276,7 @@ class ReplicaManager:
         self._isr.drop_departed(partition for partition in held if partition is not None)
 
     async def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
-        """ZooKeeper has these topics, of these ids, no longer: they are not served any more. Their logs stay."""
+        """Stop serving these topics, of these ids, because ZooKeeper no longer has them. Their logs stay."""
 
         async def stop() -> None:
             self._stopping.topics_gone(topics)
@@ -289,7 +289,7 @@ class ReplicaManager:
         )
 
     def _look_for_refusals(self, outcomes: Collection[ErrorCode]) -> None:
-        """Ask for what was refused once more, later and later, because nothing else tells that there is room again."""
+        """Request refused replicas again, with growing pauses, because nothing else shows that there is space again."""
         if ErrorCode.KAFKA_STORAGE_ERROR not in outcomes:
             self._refusal_pause = _REFUSAL_PAUSE
         elif self._refusal_timer is None and not any(self._logs.offline_dirs):
@@ -298,7 +298,7 @@ class ReplicaManager:
 
     def _ask_for_refused(self) -> None:
         self._refusal_timer = None
-        # What a failed directory had comes back with a restart only.
+        # Replicas in a failed directory come back with a restart only.
         if not any(self._logs.offline_dirs):
             self.on_refused()
 
@@ -328,9 +328,9 @@ class ReplicaManager:
             self._isr.resumed()
 
     async def withdraw(self) -> None:
-        """Lead nothing and change no ISR any more: this broker is about to take its registration back.
+        """Stop leading, and change no ISR any more, because this broker is about to delete its registration.
 
-        A controller that was elected since leaderships were handed over may have given some back.
+        It may lead again since it handed its leaderships over: a newly elected controller may have given some back.
         """
         self._isr.close()
         self._stopping.stop_leading()

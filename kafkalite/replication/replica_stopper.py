@@ -1,4 +1,4 @@
-"""Ends of replicas: by the controller's word, with their topic, with their log directory, with the session.
+"""The ends of replicas: by the controller's request, with their topic, with their log directory, with the session.
 
 Answers to: ``kafka.server.ReplicaManager`` (``stopReplicas``, ``handleLogDirFailure``). Deterministic.
 """
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class ReplicaStopper:
-    """Stops replicas, and deletes what is to be deleted."""
+    """Stops replicas, and deletes their logs if the controller or a new topic id says so."""
 
     def __init__(
         self, replicas: PartitionTable, logs: LogManager, fetchers: ReplicaFetcherManager, broker_epoch: BrokerEpoch
@@ -40,7 +40,7 @@ class ReplicaStopper:
         self._broker_epoch = broker_epoch
 
     async def stop_replicas(self, request: StopReplicaRequest) -> ControlResponse:
-        """The controller's word to stop, and perhaps to delete, replicas."""
+        """The controller's request to stop, and perhaps to delete, replicas."""
         if request.broker_epoch < self._broker_epoch.current:
             return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         outcomes = []
@@ -61,7 +61,7 @@ class ReplicaStopper:
         partition = self._replicas.partitions.get(tp)
         if partition is not None:
             if differs(partition.state.topic_id, stop.topic_id):
-                # About the topic that had this name before: nothing of it is left here.
+                # The request is about the topic that had this name before, of which this broker has nothing.
                 self._replicas.retire(stop.topic_id)
                 return ErrorCode.NONE
             if partition.role is Role.OFFLINE:
@@ -83,8 +83,8 @@ class ReplicaStopper:
     def topics_gone(self, topics: Mapping[str, uuid.UUID]) -> None:
         """ZooKeeper no longer has ``topics``: stop their replicas, where of that topic id. Their logs stay.
 
-        A deletion by the controller reaches each replica as StopReplica, which deletes, before the znodes go. Znodes
-        that go without it (by hand, by a lost ensemble) are no order to destroy data.
+        Data are not deleted, because a deletion by the controller reaches each replica as a StopReplicaRequest before
+        the znodes go. Znodes that disappear without it were deleted by hand, or with a lost ensemble.
         """
         for tp, partition in list(self._replicas.partitions.items()):
             topic_id = topics.get(tp.topic)
@@ -97,7 +97,7 @@ class ReplicaStopper:
             self._replicas.retire(topic_id)
 
     async def delete(self, tp: TopicPartition, topic_id: uuid.UUID | None) -> None:
-        """Stop a replica and delete its log; with ``topic_id``, nothing said of that topic counts any more."""
+        """Stop a replica and delete its log; with ``topic_id``, no state of that topic counts any more."""
         partition = self._replicas.partitions.get(tp)
         if partition is not None:
             self._replicas.drop(tp)
@@ -107,14 +107,15 @@ class ReplicaStopper:
             await self._logs.delete(tp)
 
     def stop(self, partition: Partition, role: Role, error: ErrorCode) -> None:
-        """Neither lead nor follow; requests that wait in the partition are answered with ``error``."""
+        """Stop leading and following; requests that wait in the partition are answered with ``error``."""
         self._fetchers.remove(partition.topic_partition)
         complete((partition.stop(role, error),))
 
     def stop_leading(self) -> None:
-        """The session, or the registration, is over: another may have been elected. Followers go on.
+        """Stop leading, because the session or the registration is over and another leader may have been elected.
 
-        Until the broker is registered anew, everything that is decided about it was meant for the life that ended.
+        Followers go on. Until the broker is registered again, every decision about it was meant for the life that
+        ended.
         """
         self._broker_epoch.ended()
         complete(

@@ -1,4 +1,4 @@
-"""What replication is told of ``server.properties``.
+"""The settings of replication, from ``server.properties``.
 
 Answers to: the replication part of ``kafka.server.KafkaConfig``. Pure.
 """
@@ -31,4 +31,4 @@ class ReplicationConfig:
     alter_log_dirs_replication_quota_window_num: int = 11
     alter_log_dirs_replication_quota_window_size_seconds: int = 1
     isr_notification_delay_ms: int = 50
-    """How long ISR changes are gathered before they are told to the controller in one znode (ours, not Kafka's)."""
+    """How long ISR changes are gathered before one znode notifies the controller of them (ours, not Kafka's)."""

@@ -1,4 +1,4 @@
-"""Bandwidth limits of replication (KIP-73): how many bytes passed lately, and whether that was too much.
+"""Bandwidth limits of replication (KIP-73): the rate of the last seconds, held against a limit.
 
 Answers to: ``kafka.server.{ReplicationQuotaManager,QuotaFactory.QuotaManagers}`` and the ``SimpleRate`` that they
 measure with. Deterministic.
@@ -17,7 +17,7 @@ UNLIMITED: Final = (1 << 63) - 1
 LEADER_RATE: Final = "leader.replication.throttled.rate"
 FOLLOWER_RATE: Final = "follower.replication.throttled.rate"
 _SHORTEST_WAIT_S: Final = 0.001
-"""What was rounded away must not make a wait of no time, which would be asked for without end."""
+"""Not less, because a wait that is rounded down to zero would repeat without end."""
 ALTER_LOG_DIRS_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
@@ -34,12 +34,12 @@ def is_throttled(listed: Sequence[str], partition: int, broker_id: int) -> bool:
 class ReplicationQuotaManager:
     """One limit, in bytes per second, over sliding windows: ``samples`` of them, ``window`` seconds each.
 
-    The rate is what passed since the oldest window began, by the time since then, and at least by one window: a
-    transfer may begin with one window's bytes at once, and what a pause left unused may be caught up within the
-    windows. What is recorded may exceed the limit (one batch may be larger than a second's share); the next bytes
-    then wait for longer.
+    The rate is the number of bytes since the oldest window began, divided by the time since then, which counts as at
+    least one window. So a transfer may begin with the bytes of one window at once, and use within the windows what a
+    pause left unused. A record may exceed the limit, because one batch may be larger than the share of a second; the
+    next bytes then wait longer.
 
-    ``limited`` is false while no rate is set: then nothing needs to be asked or recorded.
+    ``limited`` is false while no rate is set: then callers neither ask nor record.
     """
 
     __slots__ = ("_clock", "_rate", "_span", "_sum", "_window", "_windows", "limited")
@@ -64,7 +64,7 @@ class ReplicationQuotaManager:
         self.limited = rate < UNLIMITED
 
     def record(self, size: int) -> None:
-        """``size`` bytes passed now."""
+        """``size`` bytes were transferred now."""
         now = self._clock.monotonic()
         self._drop_old(now)
         if not self._windows or now - self._windows[-1][0] >= self._window:
@@ -83,9 +83,9 @@ class ReplicationQuotaManager:
         return self._sum > self._rate * max(now - self._windows[0][0], self._window)
 
     def wait_s(self) -> float:
-        """Seconds until the limit is not exceeded any more, where nothing else is recorded meanwhile.
+        """Seconds until the limit is no longer exceeded, if nothing else is recorded meanwhile.
 
-        Where the oldest window expires sooner, the time until then: the rate must be looked at anew.
+        At most the time until the oldest window expires, because the rate must be computed anew then.
         """
         if not self.is_exceeded():
             return 0.0
@@ -101,7 +101,7 @@ class ReplicationQuotaManager:
 
 
 class ReplicationQuotas:
-    """The three limits of a broker: what it sends to followers, what it fetches, what it copies between directories."""
+    """The three limits of a broker: for sending to followers, for fetching, for copying between directories."""
 
     def __init__(self, config: ReplicationConfig, clock: Clock) -> None:
         samples, window = config.replication_quota_window_num, config.replication_quota_window_size_seconds
@@ -114,7 +114,7 @@ class ReplicationQuotas:
         )
 
     def update_rates(self, values: Mapping[str, Any]) -> None:
-        """Take the rates over from the broker's configuration in force."""
+        """Set the rates to those of the broker's configuration in force."""
         self.leader.update_rate(values[LEADER_RATE])
         self.follower.update_rate(values[FOLLOWER_RATE])
         self.alter_log_dirs.update_rate(values[ALTER_LOG_DIRS_RATE])

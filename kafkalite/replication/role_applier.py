@@ -1,11 +1,10 @@
-"""Taking over what was decided about partitions: one mechanism for the controller's requests and for ZooKeeper's
-states.
+"""Applies leader and ISR states: those of the controller's requests and those read from ZooKeeper, in one way.
 
 Answers to: ``ReplicaManager.{becomeLeaderOrFollower,makeLeaders,makeFollowers}``. Deterministic.
 
 Fences: a request carries the controller's epoch and this broker's own (the czxid of its znode). A state read from
-ZooKeeper names this broker leader rightly only where it was written after the broker registered. States of one topic
-id are ordered; a topic id once replaced or deleted never comes back.
+ZooKeeper that names this broker leader counts only if it was written after the broker registered. States of one topic
+id are ordered; a topic id that was replaced or deleted never comes back.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _BREATH = 50
 class RoleApplier:
     """Makes leaders and followers. Its methods run one after the other.
 
-    ``on_outcomes`` is told the errors of each take-over.
+    ``on_outcomes`` is called with the errors of each call of :meth:`apply`.
     """
 
     def __init__(
@@ -62,7 +61,7 @@ class RoleApplier:
         self.on_outcomes: Callable[[Collection[ErrorCode]], object] = lambda _: None
 
     async def leader_and_isr(self, request: LeaderAndIsrRequest) -> ControlResponse:
-        """The controller's word. The answer has an error for each partition."""
+        """The controller's request. The answer has an error for each partition."""
         if request.broker_epoch < self._broker_epoch.current:
             return ControlResponse(ErrorCode.STALE_BROKER_EPOCH)
         self._fetchers.learn_brokers(request.brokers)
@@ -70,10 +69,11 @@ class RoleApplier:
         return ControlResponse(_NONE, tuple(outcomes.items()))
 
     async def apply(self, states: Sequence[LeaderAndIsr], *, from_controller: bool) -> dict[TopicPartition, ErrorCode]:
-        """Take ``states`` over where they are newer; an error (or NONE) for each partition.
+        """Apply those of ``states`` that are newer; returns an error (or NONE) for each partition.
 
-        What needs a new log waits for its topic's configuration. Where that cannot be read, the others go on: the
-        controller hears of it; who read the states from ZooKeeper gets the ``ZkError``, and comes again with them.
+        A partition that needs a new log waits for its topic's configuration. If that cannot be read, the other
+        partitions go on: the answer to the controller has an error; states read from ZooKeeper raise the ``ZkError``,
+        so that the caller reads and applies them again.
         """
         outcomes: dict[TopicPartition, ErrorCode] = {}
         broker_epoch = self._broker_epoch.current
@@ -85,13 +85,13 @@ class RoleApplier:
         for number, state in enumerate(wanted):
             tp = state.topic_partition
             if number and number % _BREATH == 0:
-                # Making logs takes its time: those that are ready begin, and the reactor serves others meanwhile.
+                # Creating logs takes long: let the partitions that are ready begin, and let the reactor serve clients.
                 complete(changes)
                 changes = []
                 self._fetchers.start_added()
                 await self._breathe()
-            # Configurations were waited for, deletions may be: an ISR change, a failed directory or the end of the
-            # session may have made the state old meanwhile.
+            # Check again, because an ISR change, a failed directory or the end of the session may have made the state
+            # old while configurations were read or logs deleted.
             if not self._is_wanted(state, outcomes, from_controller):
                 continue
             if self._broker_epoch.current != broker_epoch:
@@ -162,11 +162,11 @@ class RoleApplier:
         outcomes[tp] = _NONE
         leads = state.leader == self._replicas.broker_id
         if leads and not from_controller and state.mzxid <= self._broker_epoch.current:
-            # Written before this broker registered: meant for its earlier life. The controller decides anew.
+            # Written before this broker registered, and so meant for its earlier life. The controller decides again.
             outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
             return False
         if partition is None:
-            # A replica on its way out is stopped, and its log deleted, before the assignment says that it is gone.
+            # A replica that is being removed is stopped, and its log deleted, before the assignment no longer names it.
             return from_controller or self._replicas.broker_id not in state.assignment.removing
         if partition.role is Role.OFFLINE:
             outcomes[tp] = ErrorCode.KAFKA_STORAGE_ERROR
@@ -188,7 +188,7 @@ class RoleApplier:
     ) -> bool:
         known = partition.state
         if partition.role is Role.LEADER and state.leader_epoch == partition.leader_epoch and partition.isr.is_pending:
-            # Our own write, come back before its acknowledgement, or what it is about to be refused by.
+            # The leader's own write, seen before its acknowledgement, or the write that will make ZooKeeper refuse it.
             return False
         if state.order > known.order:
             return True
@@ -198,9 +198,8 @@ class RoleApplier:
             return False
         if state.mzxid > known.mzxid:
             partition.state = known = known.with_(mzxid=state.mzxid)
-        # The very same state: take it where it tells of another assignment or of the topic's id, or where the
-        # controller
-        # confirms, to this life of the broker, a role that the end of a session took away.
+        # The same state is applied if it has another assignment or the topic's id, or if the controller confirms, to
+        # this life of the broker, a role that the end of a session took away.
         return (
             state.assignment != known.assignment
             or (known.topic_id == ZERO_UUID and state.topic_id != ZERO_UUID)

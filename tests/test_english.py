@@ -52,7 +52,7 @@ CEILINGS: dict[str, int] = {
     "kafkalite/cluster": 3,
     "kafkalite/common": 2,
     "kafkalite/consumer": 11,
-    "kafkalite/controller": 21,
+    "kafkalite/controller": 1,
     "kafkalite/coordinator": 20,
     "kafkalite/embedded": 9,
     "kafkalite/log": 14,
@@ -63,7 +63,7 @@ CEILINGS: dict[str, int] = {
     "kafkalite/replication": 8,
     "kafkalite/spark": 26,
     "kafkalite/testing": 37,
-    "kafkalite/zk": 45,
+    "kafkalite/zk": 8,
     "tests": 1,
     "tests/apis": 1,
     "tests/broker": 5,
@@ -80,7 +80,7 @@ CEILINGS: dict[str, int] = {
     "tests/replication": 9,
     "tests/spark": 10,
     "tests/testing": 12,
-    "tests/zk": 9,
+    "tests/zk": 8,
 }
 
 

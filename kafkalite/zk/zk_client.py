@@ -33,7 +33,7 @@ class NodeExistsError(ZkError):
 
 
 class BadVersionError(ZkError):
-    """The znode's version is not the expected one: somebody else wrote it."""
+    """The znode's version is not the expected one: another client wrote it."""
 
 
 class NotEmptyError(ZkError):
@@ -78,7 +78,7 @@ class EventType(Enum):
     CHANGED = "changed"
     CHILD = "child"
     LOST = "lost"
-    """The connection went and the watch with it: whatever was watched must be read again."""
+    """The connection was lost and the watch with it: the znode must be read again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Brokers: the cluster's id, generated broker ids, registration and who is alive.
+"""Brokers: the cluster's id, generated broker ids, registration and the live brokers.
 
 Answers to: ``kafka.zk.KafkaZkClient`` (``registerBroker``, ``getAllBrokerAndEpochsInCluster``,
 ``getOrGenerateBrokerId``, ``createOrGetClusterId``). Reactor shell.
@@ -43,20 +43,20 @@ class BrokerStore:
         self._registered: tuple[int, int] | None = None
 
     async def cluster_id(self) -> str:
-        """The cluster's id; the first broker ever to ask makes it up."""
+        """The cluster's id; the first broker that asks generates it."""
         while True:
             found = await read(self._client, cluster.CLUSTER_ID)
             if found is not None:
                 return cluster.decode_cluster_id(found[0])
             await ensure(self._client, cluster.CLUSTER_ID.rpartition("/")[0])
-            made_up = uuid_to_text(random_uuid(self._rng))
+            generated = uuid_to_text(random_uuid(self._rng))
             try:
-                await self._client.create(cluster.CLUSTER_ID, cluster.encode_cluster_id(made_up))
+                await self._client.create(cluster.CLUSTER_ID, cluster.encode_cluster_id(generated))
             except NodeExistsError:
                 continue
 
     async def generate_id(self, reserved_max: int) -> int:
-        """A broker id that nobody else was given, greater than ``reserved_max`` (``reserved.broker.max.id``)."""
+        """A broker id that no other broker was given, greater than ``reserved_max`` (``reserved.broker.max.id``)."""
         await ensure(self._client, brokers.SEQID)
         stat = await self._client.set(brokers.SEQID, b"")
         return reserved_max + stat.version

@@ -1,4 +1,4 @@
-"""Overrides of topics, brokers, clients and users, and word of their changes.
+"""Overrides of topics, brokers, clients and users, and notifications of their changes.
 
 Answers to: ``kafka.zk.{KafkaZkClient,AdminZkClient}`` (``changeConfigs``) and
 ``kafka.server.ZkConfigManager`` with ``ZkNodeChangeNotificationListener``. Reactor shell.

@@ -1,4 +1,4 @@
-"""What groups keep of a topic, removed with the topic: a new one of the same name must not be read from an old offset.
+"""Removal of what groups keep of a deleted topic: a new topic of the same name must not be read from an old offset.
 
 Answers to: ``GroupCoordinator.handleDeletedPartitions``. Reactor shell.
 """
@@ -21,7 +21,7 @@ _KINDS = ("owners", "offsets", "commits")
 
 async def ops_forget_topic(client: ZkClient, topic: str) -> list[Op]:
     """The operations that remove what every group keeps of ``topic``, children first."""
-    # The names as they stand there, never decoded: those of old consumers may be no names that we would write.
+    # Names are used as they are, never decoded: ZooKeeper consumers write names that we would encode otherwise.
     groups = [f"{consumers.CONSUMERS}/{name}" for name in await children(client, consumers.CONSUMERS)]
     ops: list[Op] = []
     for start in range(0, len(groups), _AT_ONCE):
@@ -44,7 +44,7 @@ async def _ops_kept(client: ZkClient, groups: Sequence[str], topic: str) -> list
 
 
 async def _ops_staged(client: ZkClient, group: str, topic: str) -> list[Op]:
-    """The same for what transactions have staged, against the versions that were read."""
+    """The same for offsets that transactions have staged, against the versions that were read."""
     ops: list[Op] = []
     for name in await children(client, f"{group}/staged"):
         path = f"{group}/staged/{name}"
@@ -54,7 +54,7 @@ async def _ops_staged(client: ZkClient, group: str, topic: str) -> list[Op]:
         try:
             staged = offsets.decode_staged(path, found[0])
         except MalformedZnodeError:
-            continue  # whoever reads it says so
+            continue  # its readers log that it is malformed
         others = {tp: value for tp, value in staged.offsets.items() if tp.topic != topic}
         if not others:
             ops.append(Delete(path, found[1].version))

@@ -71,7 +71,7 @@ class ControllerStore:
 
     async def delete_topic(self, claim: Claim, topic: str) -> None:
         """Remove everything of ``topic``: offsets that groups keep of it, states, and last, all at once, assignment,
-        overrides and the wish to delete it, so that nobody ever sees the topic without the wish.
+        overrides and the request to delete it, so that no broker ever reads the topic without the request.
 
         Call it only after every replica has acknowledged the deletion of its log. Where it fails midway it can be
         called again.

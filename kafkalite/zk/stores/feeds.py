@@ -44,19 +44,19 @@ class NotificationFeed:
         self._missed = False
 
     async def start(self) -> None:
-        """Take what stands there now as known, and watch."""
+        """Skip the existing notifications, and watch for new ones."""
         await ensure(self._client, self._path)
         self._last = max((self._sequence(name) for name in await self._names()), default=-1)
         self._client.add_listener(self._on_state)
 
     def missed(self) -> None:
-        """A notification could not be acted upon, because the connection went: ``handle(None)`` comes with the next."""
+        """The connection was lost before a notification could be handled: ``handle(None)`` follows on the next one."""
         self._missed = True
         if self._connected:
             self._lane.put("event")
 
     def stop(self) -> None:
-        """Call nobody any more."""
+        """Handle no further notification."""
         self._stopped = True
         self._lane.close()
 
@@ -90,7 +90,7 @@ class NotificationFeed:
                     self._handle(found[0])
             await self._purge([name for sequence, name in entries if sequence <= self._last])
         except ZkError as error:
-            # CONNECTED comes again and reads what was missed
+            # The listener reads again when the state is CONNECTED.
             log.debug("notifications of %s: %s", self._path, error)
 
     async def _purge(self, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Generations of groups: staged, made current by one write, and read again by the next coordinator.
+"""Generations of groups: staged, made current by one write, and read by the next coordinator.
 
 Answers to: ``kafka.coordinator.group.GroupMetadataManager`` (``storeGroup``, ``loadGroupsAndOffsets``). Reactor shell.
 """
@@ -33,13 +33,13 @@ class GroupStore:
         self._client = client
 
     async def exists(self, group: str) -> bool:
-        """Whether anything at all is known of ``group``."""
+        """Whether ``group`` has a znode."""
         return await self._client.exists(group_path(group)) is not None
 
     async def load(self, group: str) -> tuple[Generation, list[MemberRecord]]:
         """The current generation and its members, in no order. Read it after the claim, in the same session.
 
-        What cannot be read is logged and left out: a coordinator that refuses to load would help nobody.
+        Malformed znodes are logged and left out, because a coordinator that refuses to load serves no member.
         """
         path = znodes.generation_path(group)
         found = await read(self._client, path)
@@ -80,7 +80,7 @@ class GroupStore:
         """Make ``generation`` the current one, with exactly these ``members``; others are removed afterwards.
 
         A small one is one transaction. A larger one is staged in several, made current by the last write of all, and
-        until then nobody sees anything of it.
+        until then no reader sees it.
         """
         stage, flip, clean = await self._plan(group, generation, members)
         everything = [*stage, flip, *clean]
@@ -112,7 +112,7 @@ class GroupStore:
     async def _plan(
         self, group: str, generation: Generation, members: Sequence[MemberRecord]
     ) -> tuple[list[Op], Op, list[Op]]:
-        """What stages ``generation``, what makes it current, what removes the others."""
+        """The operations that stage ``generation``, that make it current, and that remove the others."""
         root = znodes.generation_path(group)
         data = znodes.encode_generation(generation)
         stage: list[Op] = []

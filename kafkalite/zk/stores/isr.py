@@ -1,4 +1,4 @@
-"""ISR changes by leaders: conditional writes of the state znode, and word of them to the controller.
+"""ISR changes by leaders: conditional writes of the state znode, and their notifications to the controller.
 
 Answers to: ``kafka.server.ZkAlterPartitionManager`` and ``kafka.utils.ReplicationUtils``. Reactor shell.
 """
@@ -15,7 +15,7 @@ from kafkalite.zk.zk_client import BadVersionError, NoNodeError, ZkClient, ZkErr
 from kafkalite.zk.znodes import notifications, topics
 
 MAX_NOTIFIED = 3000
-"""Partitions in one notification: far below ``jute.maxbuffer`` whatever the names."""
+"""Partitions in one notification: far below ``jute.maxbuffer`` with names of any length."""
 
 
 class IsrStore:
@@ -28,7 +28,7 @@ class IsrStore:
         """Write ``state`` where the znode still has ``state.zk_version``; returns it with the new version and mzxid.
 
         Where the znode already says what was to be written (the answer to an earlier attempt was lost), that counts
-        as success. Raises ``BadVersionError`` (somebody else wrote it, or the topic was recreated: re-read),
+        as success. Raises ``BadVersionError`` (another broker wrote it, or the topic was recreated: re-read),
         ``NoNodeError``, ``SessionExpiredError``, ``ConnectionLostError`` (outcome unknown: call again, or re-read).
         """
         result = (await self.update_all([state], session))[state.topic_partition]

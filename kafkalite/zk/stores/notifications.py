@@ -1,4 +1,4 @@
-"""What brokers tell the controller: ISR changes and failed log directories.
+"""Notifications of brokers to the controller: ISR changes and failed log directories.
 
 Answers to: ``kafka.zk.KafkaZkClient`` (``getAllIsrChangeNotifications``, ``propagateLogDirEvent``). Reactor shell.
 """

@@ -2,8 +2,8 @@
 
 Answers to: ``KafkaZkClient.setOrCreateConsumerOffset``, which tries one after the other. Reactor shell.
 
-What is known here is a guess that a write may prove wrong: anybody may remove a znode, or create one. Then the guess is
-given up, everything is read again, and the write is made once more.
+The layout is a guess that a write may prove wrong, because any client may remove a znode, or create one. Then the
+topic's layout is read again, and the write is repeated.
 """
 
 from __future__ import annotations

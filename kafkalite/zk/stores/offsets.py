@@ -118,7 +118,7 @@ class OffsetStore:
             return None
 
     async def standing(self, group: str, tp: TopicPartition) -> Standing:
-        """How ``tp`` stands for somebody who is to write it."""
+        """The present znodes of ``tp``, for a writer."""
         path, beside = consumers.offset_path(group, tp), offsets.commit_path(group, tp)
         number, commit = await gather([read(self.client, path), read(self.client, beside)])
         version = None if number is None else number[1].version

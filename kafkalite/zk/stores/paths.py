@@ -27,7 +27,7 @@ async def ensure(client: ZkClient, path: str) -> None:
 
 
 async def set_or_create(client: ZkClient, path: str, data: bytes) -> None:
-    """Write ``path`` whatever its version, creating it and its parents where they are missing."""
+    """Write ``path`` regardless of its version, creating it and its parents where they are missing."""
     while True:
         try:
             await client.set(path, data)

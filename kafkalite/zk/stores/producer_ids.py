@@ -15,13 +15,13 @@ _LAST_ID = (1 << 63) - 1
 
 
 class ProducerIdStore:
-    """``/latest_producer_id_block``, moved on by whoever needs a block."""
+    """``/latest_producer_id_block``, advanced by each broker that needs a block."""
 
     def __init__(self, client: ZkClient) -> None:
         self._client = client
 
     async def allocate(self, broker_id: int) -> range:
-        """A block of ids that nobody else was given, written conditionally before it is used.
+        """A block of ids that no other broker was given, written conditionally before it is used.
 
         A lost answer only wastes a block. Raises ``MalformedZnodeError``.
         """

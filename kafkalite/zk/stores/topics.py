@@ -38,7 +38,7 @@ _ANY_VERSION = -1
 
 
 class TopicStore:
-    """``/brokers/topics``, read by everybody, created by whoever creates a topic."""
+    """``/brokers/topics``. Any broker or tool creates topics; every broker reads them."""
 
     def __init__(self, client: ZkClient) -> None:
         self._client = client

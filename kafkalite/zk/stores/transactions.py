@@ -1,4 +1,4 @@
-"""The coordinators' memory: reading and writing the states of transactional ids, under a claim.
+"""Reading and writing the states of transactional ids, under a claim.
 
 Answers to: ``kafka.coordinator.transaction.TransactionStateManager`` (``loadTransactionMetadata``,
 ``appendTransactionToLog``). Reactor shell.
@@ -57,7 +57,7 @@ class TransactionStore:
         self._count = 0
 
     async def count(self) -> int:
-        """The number of state partitions; decided once, by whoever comes first."""
+        """The number of state partitions; the first broker that asks decides it for good."""
         while not self._count:
             found = await read(self._client, transactions.TRANSACTIONS)
             if found is not None:

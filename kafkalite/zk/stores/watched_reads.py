@@ -2,8 +2,8 @@
 
 Answers to: nothing in Kafka, whose brokers read a consumer's offset from ZooKeeper at every request. Reactor shell.
 
-An event only invalidates; whoever asks next reads again and sets the watch again. So a znode that is written a thousand
-times and asked for twice costs two reads, and a znode that nobody asks for costs nothing. Everything is invalid once
+An event only invalidates; the next request reads again and sets the watch again. So a znode that is written a thousand
+times and requested twice costs two reads, and a znode that is never requested costs nothing. Everything is invalid once
 the connection was lost.
 """
 
@@ -19,19 +19,19 @@ from kafkalite.zk.zk_client import EventType, SessionState, Watch, WatchEvent, Z
 T = TypeVar("T")
 
 MAX_CELLS = 50_000
-"""How many znodes are remembered; beyond it those go that were not asked for the longest."""
+"""How many znodes are remembered; beyond it the least recently requested scopes are dropped."""
 
 IDLE = 600.0
-"""Seconds after which what nobody asked for is dropped."""
+"""Seconds after which a value that was not requested is dropped."""
 
 BUSY = 1.0
-"""Seconds for which what was asked for stays, however much there is: a whole answer may rest on it."""
+"""Seconds for which a requested value stays even above ``MAX_CELLS``, because a whole answer may depend on it."""
 
 _SWEEP = 60.0
 
 
 class _Cell:
-    """What is known of one znode. ``reading``: somebody reads it now."""
+    """The value of one znode. ``reading``: the read under way, if any."""
 
     __slots__ = ("reading", "valid", "value")
 
@@ -42,7 +42,7 @@ class _Cell:
 
 
 class _Reading:
-    """One read under way. ``fresh``: no event came since it began; ``waiting``: who wants its outcome as well."""
+    """One read under way. ``fresh``: no event came since it began; ``waiting``: other callers that get its outcome."""
 
     __slots__ = ("fresh", "waiting")
 
@@ -97,7 +97,7 @@ class WatchedReads:
     async def get(self, path: str, load: Callable[[Watch], Awaitable[T]]) -> T:
         """The value of ``path``: the known one, or what ``load`` gives, which sets the watch that it is handed.
 
-        Whoever asks while another reads gets the same answer, unless an event came in between: it may be of a write
+        A caller that comes during a read gets the same value, unless an event came in between, which may be of a write
         that the read under way has not seen. Raises what ``load`` raises.
         """
         cell = self._cell(path)

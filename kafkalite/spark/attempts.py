@@ -1,4 +1,4 @@
-"""Task attempts with their transactional ids, and decisions about them as texts beside offsets.
+"""Task attempts with their transactional ids, and decisions about them as metadata of committed offsets.
 
 Answers to: nothing in Kafka or Spark; the texts live in what ``OffsetAndMetadata`` calls metadata. Pure.
 """
@@ -23,14 +23,14 @@ _CHUNK = re.compile(r"kafkalite:1:(\d+)\.(\d+):(\d+)/(\d+):([A-Za-z0-9_=-]*)")
 
 
 class State(Enum):
-    """What became of an attempt's transaction."""
+    """The state of an attempt's transaction."""
 
     OPEN = "open"
     COMMITTED = "committed"
     LOST = "lost"
-    """Aborted, by a timeout or by somebody."""
+    """Aborted, by its timeout or by a client."""
     UNKNOWN = "unknown"
-    """Somebody has taken the id over, or the cluster has forgotten it."""
+    """Another producer has the transactional id, or the id has expired."""
 
 
 class Attempt(NamedTuple):
@@ -51,13 +51,13 @@ class Attempt(NamedTuple):
         return f"{prefix_of(query)}{self.batch_id}.{self.nonce}.{self.task}.{self.attempt}"
 
     def producer(self, query: str) -> InitializedProducer:
-        """Who wrote."""
+        """The producer that wrote its rows."""
         return InitializedProducer(self.name(query), self.producer_id, self.producer_epoch)
 
 
 class AttemptDecision(NamedTuple):
-    """The attempts whose rows are the batch's. ``serial`` counts decisions about one batch: all but the last came to
-    nothing."""
+    """The attempts whose rows count for a batch. ``serial`` counts the decisions about one batch, of which the last is
+    valid."""
 
     batch_id: int
     winners: tuple[Attempt, ...]
@@ -69,34 +69,34 @@ class DecisionError(Exception):
 
 
 def prefix_of(query: str) -> str:
-    """What the transactional ids of a query's attempts begin with."""
+    """The prefix of the transactional ids of a query's attempts."""
     return f"{PREFIX}.{quote(query, safe='').replace('.', '%2E')}."
 
 
 def group_of(query: str) -> str:
-    """The query's own group, whose offsets are its decisions."""
+    """The group of the query, whose committed offsets hold its decisions."""
     return f"{PREFIX}-{query}"
 
 
 def committer_of(query: str) -> str:
-    """The transactional id under which decisions are recorded: who has it fences whoever had it."""
+    """The transactional id under which decisions are recorded; each commit fences the ones before it."""
     return f"{prefix_of(query)}commit"
 
 
 def parse_attempt(query: str, name: str) -> Attempt | None:
-    """The attempt of a transactional id; ``None`` where it is none of the query's."""
+    """The attempt of a transactional id; ``None`` if the id is not one of the query's attempts."""
     prefix = prefix_of(query)
     match = _NAME.fullmatch(name[len(prefix) :]) if name.startswith(prefix) else None
     return match and Attempt(int(match[1]), match[2], int(match[3]), int(match[4]))
 
 
 def state_of(attempt: Attempt, described: Described | None) -> State:
-    """What became of an attempt, by what the coordinator says of its transactional id."""
+    """The state of an attempt, from what the coordinator tells of its transactional id."""
     if described is None:
         return State.UNKNOWN
     same = (described.producer_id, described.producer_epoch) == (attempt.producer_id, attempt.producer_epoch)
     if described.state in ("PrepareAbort", "CompleteAbort", "PrepareEpochFence"):
-        # Also under another epoch: a timeout raises it. What was committed is not aborted any more.
+        # Under a greater epoch, too, because a timeout raises it. A committed transaction cannot become aborted.
         return State.LOST
     if same and described.state == "Ongoing":
         return State.OPEN
@@ -145,7 +145,7 @@ def from_chunks(offsets: Iterable[CommittedOffset]) -> AttemptDecision | None:
             sizes[which] = int(match[4])
     if not found:
         return None
-    # Older ones may have left pieces where the last one has none.
+    # Offsets may hold pieces of older decisions that the last one has not overwritten.
     batch_id, serial = last = max(found)
     try:
         text = "".join(found[last][number] for number in range(sizes[last]))

@@ -1,4 +1,4 @@
-"""A batch query: offsets are settled when it is planned.
+"""The source of a batch query, whose offsets are resolved when it is planned.
 
 Answers to: ``org.apache.spark.sql.kafka010.KafkaBatch``. Shell.
 """
@@ -19,7 +19,7 @@ from kafkalite.spark.reading import RangePartition, read_partition
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
-    """Reads what is between two limits."""
+    """Reads the records between two limits."""
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 
 def frozen(array: Any) -> Any:
-    """``array``, read-only: the kernels are compiled for one kind of array."""
+    """``array``, made read-only, because the kernels are compiled for one kind of array."""
     array.flags.writeable = False
     return array
 
@@ -26,9 +26,9 @@ NO_BYTES = frozen(np.zeros(0, np.uint8))
 
 @dataclass(frozen=True)
 class Bytes:
-    """A column of texts: row r is ``data[ends[r]:ends[r + 1]]`` where ``valid[r]``; ``valid`` empty: all are there.
+    """A column of byte strings: row r is ``data[ends[r]:ends[r + 1]]`` if ``valid[r]``, otherwise null.
 
-    Without ``ends`` all are null.
+    An empty ``valid`` means no nulls, an empty ``ends`` only nulls.
     """
 
     ends: Any
@@ -59,7 +59,7 @@ class Columns:
 
 
 def read_columns(batch: Any, topic: str | None, now_ms: int) -> Columns:
-    """The columns of an Arrow record batch whose schema was checked; others are passed over."""
+    """The columns of an Arrow record batch whose schema was checked; other columns are ignored."""
     rows = batch.num_rows
     names = batch.schema.names
     topics, topic_names = NO_INTS, [topic or ""]

@@ -1,9 +1,9 @@
-"""Where numba keeps what it has compiled.
+"""Numba's decorator, and a folder for its cache.
 
 Answers to: nothing in Kafka; it makes machine code of :mod:`kafkalite.spark.kernels`. Shell: it looks at files.
 
-Numba keeps its cache beside the source where it may write there, else in the user's cache directory; an executor may
-have neither (a read-only installation, a user without a home), and then numba refuses to compile at all.
+Numba keeps its cache beside the source if it may write there, otherwise in the user's cache directory. An executor may
+have neither (a read-only installation, a user without a home), and then numba refuses to compile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numba
 
 
 def prepare_cache(source: str) -> None:
-    """Make sure that numba has a place for the code of ``source``; ``NUMBA_CACHE_DIR`` is respected."""
+    """Make sure that numba has a folder for the code of ``source``; ``NUMBA_CACHE_DIR`` goes before all others."""
     if numba.config.CACHE_DIR:
         return
     beside = Path(source).parent / "__pycache__"
@@ -30,7 +30,7 @@ def prepare_cache(source: str) -> None:
         home = home.parent
     if os.access(home, os.W_OK):
         return
-    # Another's directory in a place that all may write to would be another's code in our process.
+    # All users may write to the temporary directory: a folder of another user could hold that user's machine code.
     directory = Path(tempfile.gettempdir()) / f"kafkalite-numba-{_user()}"
     directory.mkdir(mode=0o700, exist_ok=True)
     if directory.stat().st_uid != os.getuid():
@@ -39,7 +39,7 @@ def prepare_cache(source: str) -> None:
 
 
 def compiled(signature: str | None = None) -> Callable[[Callable[..., Any]], Any]:
-    """A decorator: machine code, kept from one process to the next, that lets other threads run."""
+    """A decorator: compiles to machine code that is cached for later processes and releases the GIL."""
 
     def decorate(function: Callable[..., Any]) -> Any:
         prepare_cache(function.__code__.co_filename)

@@ -1,12 +1,12 @@
-"""Spark's Python daemon with all loaded that its processes need: they share that memory, and start sooner.
+"""Spark's Python daemon with its processes' modules loaded, so that they share that memory and start sooner.
 
 Answers to: nothing in Kafka; ``spark.python.daemon.module=kafkalite.spark.daemon`` puts it in place of
 ``pyspark.daemon`` for tasks, :mod:`kafkalite.spark.python` for all. Shell.
 
-Spark has a daemon for each of its programs (one runs tasks, others find sources and plan), and the processes that do
-the work are forks of it. By Spark's own daemon each worker loads numba and the machine code anew: more than a hundred
-megabytes and a second or two, for every core; and what a process does share with its daemon, its first garbage
-collection copies.
+Spark has a daemon for each of its programs (one runs tasks, others find sources and plan), and forks the processes that
+do the work from it. With Spark's own daemon each worker loads numba and the machine code anew: more than a hundred
+megabytes and one or two seconds for every core. The first garbage collection of a process copies the memory that it
+shares with its daemon.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TASKS = "pyspark.worker"
 
 
 def main() -> None:
-    """Load, then be Spark's daemon for the program that is the first argument."""
-    # No thread that a fork would lose may run: numpy's library of linear algebra would start some.
+    """Load the modules, then run Spark's daemon for the program in the first argument."""
+    # A fork loses all threads but one, so none may run; numpy's library of linear algebra would start some.
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     use_installed()
     from pyspark import daemon
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def _load(program: str) -> None:
-    """What the daemon's processes would load each for itself."""
+    """Import what each process of the daemon would import otherwise."""
     importlib.import_module(program)
     if program == TASKS:
         from pyspark.sql.worker import plan_data_source_read  # noqa: F401

@@ -1,17 +1,18 @@
-"""Exactly once: which attempts of a batch count, decided once, and what is still to be done about it.
+"""Exactly once: which attempts of a batch count, and the next step to make them visible.
 
 Answers to: nothing in Kafka or Spark (SPARK-28908 was never merged); Flink's ``KafkaCommitter`` is its kin. Pure.
 
 A task attempt writes into a transaction of its own and leaves it open. The driver's commit records, durably and only
-once, which attempts are the *winners* of the batch; from then on it is theirs, whoever has to finish it. Whatever was
-interrupted is done again from what can be read: the recorded decision, and how far the winners' transactions are.
+once, which attempts are the *winners* of the batch; every later commit completes that decision. A commit that was
+interrupted starts again from what the cluster has: the recorded decision, and the states of the winners' transactions.
 
 ```
-nothing recorded:     are all proposed open? record them, commit them, sweep. Is one not: give up, nothing is seen
-recorded:             are all winners open or committed? commit those that are open, sweep
-                      some lost, none committed: abort those that are open, propose anew
-                      some lost, some committed: part of the rows is lost: say so
-a later batch is:     nothing to do but sweep
+no decision:              all proposed attempts are open: record them, commit them, sweep
+                          one is not open: fail, no row of the batch is visible
+decision for this batch:  all winners are open or committed: commit the open ones, sweep
+                          some are lost, none is committed: abort the open ones, decide anew
+                          some are lost, some are committed: rows are lost, fail
+decision for a later one: sweep
 ```
 """
 
@@ -25,9 +26,9 @@ from kafkalite.spark.attempts import Attempt, AttemptDecision, DecisionError, St
 
 @dataclass(frozen=True)
 class Known:
-    """All that a commit knows. ``proposed`` are this run's attempts; ``skipped``: its tasks found the batch decided
-    and wrote nothing. ``states`` are of attempts that were described or ended. ``looked``: the recorded decision was
-    read, after everybody else was kept from recording."""
+    """What a commit knows. ``proposed``: the attempts of this run; ``skipped``: its tasks found the batch decided and
+    wrote nothing; ``states``: of attempts that were described or ended; ``looked``: the recorded decision was read,
+    after all other commits of the query were fenced."""
 
     batch_id: int
     proposed: tuple[Attempt, ...] = ()
@@ -39,32 +40,32 @@ class Known:
     swept: bool = False
 
     def after(self, states: Mapping[Attempt, State]) -> Known:
-        """With what was learnt of attempts."""
+        """The same with ``states`` added."""
         return replace(self, states={**self.states, **states})
 
 
 @dataclass(frozen=True)
 class Look:
-    """Take the committer's id, which fences every other commit of the query; then read the decision."""
+    """Initialize the committer's transactional id, which fences all other commits of the query; read the decision."""
 
 
 @dataclass(frozen=True)
 class Describe:
-    """Ask how far these attempts' transactions are."""
+    """Ask for the states of these attempts' transactions."""
 
     attempts: tuple[Attempt, ...]
 
 
 @dataclass(frozen=True)
 class RecordDecision:
-    """Write the decision down."""
+    """Record the decision in the cluster."""
 
     decision: AttemptDecision
 
 
 @dataclass(frozen=True)
 class End:
-    """Commit or abort these attempts' transactions; what cannot be ended so is learnt."""
+    """Commit or abort these attempts' transactions; then the states of those that could not be ended so are known."""
 
     attempts: tuple[Attempt, ...]
     commit: bool
@@ -72,7 +73,7 @@ class End:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Abort and fence all attempts of this and of earlier batches that are open, but ``keep``."""
+    """Abort and fence all open attempts of this batch and of earlier ones, except ``keep``."""
 
     batch_id: int
     keep: tuple[Attempt, ...] = ()
@@ -80,7 +81,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class BatchDone:
-    """The batch's rows are seen by everybody; ``lost`` are winners whose rows are not, which was accepted."""
+    """The rows of the batch are visible. ``lost``: winners whose rows are not; ``failOnDataLoss=false`` accepts it."""
 
     lost: tuple[Attempt, ...] = ()
 
@@ -89,7 +90,7 @@ Step = Look | Describe | RecordDecision | End | Sweep | BatchDone
 
 
 def next_step(known: Known) -> Step:
-    """What a commit does next. Raises :class:`DecisionError` where there is nothing good to be done."""
+    """The next step of a commit. Raises :class:`DecisionError` if the batch cannot be committed."""
     if not known.looked:
         return Look()
     recorded = known.recorded
@@ -130,7 +131,7 @@ def _carry_out(known: Known, recorded: AttemptDecision) -> Step:
         by_state[known.states[each]].append(each)
     lost = by_state[State.LOST] + by_state[State.UNKNOWN]
     if lost and not by_state[State.COMMITTED] and not by_state[State.UNKNOWN]:
-        # Nothing of what was decided is visible, and nothing of it can become so once the rest is aborted.
+        # No row of the decision is visible, and none can become visible once the open winners are aborted.
         if by_state[State.OPEN]:
             return End(tuple(by_state[State.OPEN]), commit=False)
         return _decide(known, recorded.serial + 1)
@@ -150,7 +151,7 @@ def _finish(known: Known, winners: tuple[Attempt, ...], lost: tuple[Attempt, ...
 
 
 def is_settled(decision: AttemptDecision | None, batch_id: int, states: Mapping[Attempt, State]) -> bool:
-    """Whether an attempt of a batch need not write: the batch is decided, and that decision can be carried out."""
+    """Whether an attempt need not write, because its batch is decided and the decision can be carried out."""
     if decision is None or decision.batch_id < batch_id:
         return False
     if decision.batch_id > batch_id:

@@ -1,4 +1,4 @@
-"""Record batches as Arrow columns, without a Python object for a record.
+"""Decodes record batches into Arrow columns, without a Python object for each record.
 
 Answers to: ``org.apache.spark.sql.kafka010.KafkaRecordToRowConverter`` and
 ``org.apache.kafka.clients.consumer.internals.CompletedFetch``. Pure.
@@ -29,10 +29,10 @@ from kafkalite.record.records import read_varint
 from kafkalite.spark import kernels
 
 CHUNK_BYTES = 1 << 20
-"""Bytes of records after which a column batch is full: small enough to stay in the processor's cache and to cost
-Spark little memory, large enough that a batch's own cost does not count."""
+"""Bytes of records in an Arrow record batch: few enough for the processor's cache and for Spark's memory, and so many
+that the cost of a batch itself does not matter."""
 MAX_BATCH_BYTES = 1 << 30
-"""Bytes that one record batch may unfold to."""
+"""Most bytes of a decompressed record batch."""
 NO_TIMESTAMP_TYPE = -1
 """Spark's ``timestampType`` of records of magic 0."""
 
@@ -51,7 +51,7 @@ SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", _HEADERS)])
 
 
 class _Run(NamedTuple):
-    """The unfolded records of one batch: in ``buffer`` from ``start`` to before ``end``."""
+    """The decompressed records of one batch: in ``buffer`` from ``start`` to before ``end``."""
 
     buffer: Buffer
     start: int
@@ -60,11 +60,11 @@ class _Run(NamedTuple):
 
 
 class BatchError(Exception):
-    """Records that cannot be read; the text names the offset, and what is wrong."""
+    """Records that cannot be read. The text names the offset and the reason."""
 
 
 class Decoder:
-    """Decodes what is fetched from one partition."""
+    """Decodes the records of one partition."""
 
     def __init__(self, topic: str, partition: int, *, include_headers: bool = False, check_crcs: bool = True) -> None:
         self.schema = SCHEMA_WITH_HEADERS if include_headers else SCHEMA
@@ -85,7 +85,7 @@ class Decoder:
         """Arrow record batches of the records with offsets from ``first`` to before ``stop``, in order; control
         records are left out, and with ``aborted`` (producer id, first offset) those of aborted transactions.
 
-        What is yielded is a copy: ``records`` may be overwritten then. Raises :class:`BatchError`.
+        They are copies: ``records`` may be overwritten after the last one. Raises :class:`BatchError`.
         """
         runs: list[_Run] = []
         size = kind = 0
@@ -107,10 +107,10 @@ class Decoder:
         first: int,
         stop: int,
     ) -> Iterator[tuple[_Run, int]]:
-        """What of ``batches`` is to be read, unfolded, with its timestamp type."""
+        """Those of ``batches`` that are to be read, decompressed, with their timestamp types."""
         visible = _visible(records, batches, aborted) if aborted is not None else batches
         for pos, header in visible:
-            # The offset of a wrapper of magic 0/1 is that of its last message: only that bound holds for all.
+            # Of magic 0 and 1 the header has the last offset of a wrapped message set, so only the end can be compared.
             if header.next_offset <= first or (header.magic == 2 and header.base_offset >= stop) or header.is_control:
                 continue
             try:
@@ -127,7 +127,7 @@ class Decoder:
                 raise self._error(header, error) from error
 
     def _columns(self, runs: list[_Run], timestamp_type: int, first: int, stop: int) -> list[Any]:
-        """One record batch, or none. ``runs`` is emptied: nothing unfolded is kept while the columns are written."""
+        """One record batch, or none. Empties ``runs``, to release decompressed records before the caller works."""
         rows = sum(run.header.record_count for run in runs)
         size = sum(run.end - run.start for run in runs)
         if rows * len(self._topic) > MAX_BATCH_BYTES:
@@ -191,7 +191,7 @@ class Decoder:
         return [pa.RecordBatch.from_arrays(arrays, schema=self.schema)]
 
     def _constant(self, timestamp_type: int, rows: int) -> tuple[Any, Any, Any]:
-        """Columns that say the same in every row: made once, then cut."""
+        """Columns with the same value in every row: made once, then sliced."""
         found = self._constants.get(timestamp_type)
         if found is None or len(found[0]) < rows:
             room = rows + rows // 4
@@ -210,7 +210,7 @@ class Decoder:
 
 
 class _Headers:
-    """The column ``headers``, as far as it is filled; room for names and values grows by the records' batches."""
+    """Builds the column ``headers``. Its arrays grow with the number of headers."""
 
     def __init__(self, rows: int, size: int) -> None:
         self._list_ends = np.zeros(rows + 1, np.int32)
@@ -222,7 +222,7 @@ class _Headers:
         self._state = np.zeros(kernels.STATES, np.int64)
 
     def append(self, buffer: Any, header_at: Any, first_row: int, last_row: int) -> bool:
-        """Append the headers of these rows; whether they were good."""
+        """Append the headers of these rows. Returns false if they are malformed."""
         count, _ = kernels.count_headers(buffer, header_at, first_row, last_row)
         if count < 0:
             return False
@@ -249,7 +249,7 @@ class _Headers:
         return True
 
     def array(self, rows: int) -> Any:
-        """The column. Raises ``ArrowInvalid`` for names that are no text."""
+        """The column. Raises ``ArrowInvalid`` for names that are not UTF-8."""
         total = int(self._state[kernels.HEADERS])
         name_end, content_end = int(self._state[kernels.NAME_END]), int(self._state[kernels.CONTENT_END])
         names = pa.Array.from_buffers(
@@ -282,8 +282,7 @@ def _visible(
 
 
 def _is_abort(records: memoryview, pos: int, header: BatchHeader) -> bool:
-    """Whether the control batch at ``pos`` ends a transaction by an abort: the type stands in the key, behind the
-    version."""
+    """Whether the control batch at ``pos`` is an abort marker: the type follows the version in its record's key."""
     body = records[pos + HEADER_SIZE : pos + header.size]
     try:
         _, at = read_varint(body, 0)
@@ -307,7 +306,7 @@ def _unfold(records: memoryview, pos: int, header: BatchHeader) -> _Run:
 
 
 def _groups(runs: list[_Run]) -> Iterator[list[_Run]]:
-    """Runs that stand one after the other in one buffer."""
+    """Runs in groups of the same buffer."""
     group: list[_Run] = []
     for run in runs:
         if group and group[0].buffer is not run.buffer:
@@ -335,19 +334,18 @@ def _table(runs: list[_Run]) -> Any:
 
 
 def _array(buffer: Buffer) -> Any:
-    """``buffer`` as numbers; read-only always, so that the kernels are compiled for one kind of array."""
+    """``buffer`` as an array, read-only, because the kernels are compiled for one kind of array."""
     array = np.frombuffer(buffer, np.uint8)
     array.flags.writeable = False
     return array
 
 
 def _space(count: int, kind: Any) -> Any:
-    """An array to be filled, in memory of Arrow's: what one batch gives back the next one takes, and the pages are
-    there already."""
+    """An array to be filled, from Arrow's memory pool, which reuses the pages of earlier batches."""
     return np.frombuffer(pa.allocate_buffer(count * np.dtype(kind).itemsize), kind)
 
 
-# Arrow's own ways of making these import pandas: a quarter of a second, and 30 MB.
+# Arrow's own functions for these import pandas: a quarter of a second, and 30 MB.
 def _same_text(text: str, rows: int) -> Any:
     data = text.encode()
     ends = np.arange(rows + 1, dtype=np.int32) * len(data)
@@ -365,11 +363,11 @@ def _longer(array: Any, size: int) -> Any:
 
 
 def _bits(valid: Any, rows: int, nulls: int) -> Any:
-    """Arrow's validity bitmap of one byte a row; ``None`` where all are valid."""
+    """Arrow's validity bitmap from one byte a row; ``None`` if there is no null."""
     return pa.py_buffer(np.packbits(valid[:rows], bitorder="little")) if nulls else None
 
 
 def _binary(ends: Any, data: Any, valid: Any, rows: int, size: int, nulls: int) -> Any:
-    # A column without a byte, as of keys where there are none, does not keep the room that was there for it.
+    # An empty column (of keys, for example) releases the memory that was allocated for it.
     content = pa.py_buffer(data[:size] if size else b"")
     return pa.Array.from_buffers(pa.binary(), rows, [_bits(valid, rows, nulls), pa.py_buffer(ends), content], nulls)

@@ -1,4 +1,4 @@
-"""Rows as record batches, without a Python object for a row.
+"""Encodes rows as record batches, without a Python object for each row.
 
 Answers to: ``org.apache.kafka.common.record.{MemoryRecordsBuilder,DefaultRecordBatch}`` and
 ``clients.producer.internals.ProducerBatch``. Pure.
@@ -32,7 +32,7 @@ _MAGIC = 2
 
 
 class Stamp(NamedTuple):
-    """Who writes a batch: what its header says of the producer."""
+    """The producer's fields in the header of a batch."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = -1
@@ -41,7 +41,7 @@ class Stamp(NamedTuple):
 
 
 class EncodeError(Exception):
-    """A row that no record can be made of; ``row`` is its number in the columns."""
+    """A row that cannot be a record; ``row`` is its number in the columns."""
 
     def __init__(self, message: str, row: int) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class EncodeError(Exception):
 
 
 class OpenBatch:
-    """The records of one partition that no one has sent yet: up to ``limit`` bytes, or one larger record."""
+    """Records of one partition that were not sent yet: up to ``limit`` bytes, or one larger record."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -59,16 +59,16 @@ class OpenBatch:
 
     @property
     def count(self) -> int:
-        """Records."""
+        """Number of records."""
         return int(self._state[kernels.COUNT])
 
     @property
     def size(self) -> int:
-        """Bytes, before they are compressed."""
+        """Size in bytes, before compression."""
         return int(self._state[kernels.POSITION])
 
     def append(self, columns: Columns, order: Any, first: int, last: int) -> int:
-        """Take in rows ``order[first:last]``; where in ``order`` it is full: at ``last`` it is not.
+        """Append rows ``order[first:last]``. Returns the index in ``order`` at which the batch is full, or ``last``.
 
         Raises :class:`EncodeError`.
         """
@@ -103,7 +103,7 @@ class OpenBatch:
                 raise EncodeError("Null header keys are not permitted", int(order[needed]))
             if not needed:
                 return place
-            # Room is made as it is used: most partitions of a topic get little.
+            # The array grows with its use, because most partitions of a topic get few rows.
             used = self.size
             room = np.empty(max(used + needed, min(self._limit, 4 * len(self._room)), 1 << 14), np.uint8)
             room[: min(used, len(self._room))] = self._room[:used]
@@ -111,7 +111,7 @@ class OpenBatch:
             first = place
 
     def seal(self, codec: int, stamp: Stamp) -> memoryview:
-        """The record batch, in memory of its own; after that there are no records here."""
+        """Finish the record batch, in memory of its own, and begin an empty one."""
         state = self._state
         size = int(state[kernels.POSITION])
         count = int(state[kernels.COUNT])

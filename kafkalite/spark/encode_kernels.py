@@ -1,10 +1,10 @@
-"""Rows to partitions and to the bytes of records, as machine code: columns in, varints out.
+"""Assigns rows to partitions and encodes them as records, as machine code.
 
 Answers to: ``org.apache.kafka.common.record.DefaultRecord.writeTo``, ``utils.Utils.murmur2`` and
 ``clients.producer.internals.BuiltInPartitioner``. Pure.
 
-A column of bytes is three arrays: where rows end (one more than rows), the bytes, and one byte a row that says whether
-it is there; the last is empty where all are.
+A column of bytes is three arrays: the ends of rows (one more than rows), the bytes, and one byte a row that is 0 for a
+null; the last array is empty if there is no null.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kafkalite.spark.kernels import _copy
 
 STICKY_TOPIC_FIELDS = 2
 SLOT, BYTES = range(STICKY_TOPIC_FIELDS)
-"""What the sticky partitioner remembers of a topic: the slot it is at (-1: none yet), and bytes given to it so far."""
+"""State of the sticky partitioner for a topic: its present slot (-1: none yet), and the bytes assigned to it."""
 CHANCE, BAD_ROW, WHAT, ASSIGN_STATES = range(4)
-"""Fields of the array that :func:`assign` keeps: random state, the row that could not be assigned (-1: none), why."""
+"""Fields of the state of :func:`assign`: random state, the row that could not be assigned (-1: none), the reason."""
 NO_TOPIC, NO_PARTITION, NEGATIVE = range(1, 4)
 """Why a row cannot be assigned."""
 POSITION, COUNT, BASE_TIME, MAX_TIME, NEEDED, FILL_STATES = range(6)
-"""Fields of the array that tells how far a batch is filled; ``NEEDED``: bytes of a record that is too large for it."""
+"""Fields of the state of a batch; ``NEEDED``: bytes of a record that has no room in the array."""
 NULL_NAME = -2
-"""What :func:`fill` returns where a header has no name."""
+"""What :func:`fill` returns if a header has no name."""
 
 
 @compiled()
@@ -65,7 +65,7 @@ def murmur2(data: Any, start: int, end: int) -> Any:
 
 @compiled()
 def _next_slot(topic: int, usable_at: Any, usable: Any, round_robin: bool, sticky: Any, state: Any) -> Any:
-    """The slot after the present one of ``topic``: the next in turn, or any other by chance."""
+    """The next slot of ``topic``: the following one (round robin), or another one by chance."""
     first = usable_at[topic]
     count = usable_at[topic + 1] - first
     if round_robin:
@@ -74,7 +74,7 @@ def _next_slot(topic: int, usable_at: Any, usable: Any, round_robin: bool, stick
         return usable[first + at % count]
     chosen = usable[first]
     for _ in range(8):
-        # xorshift: good enough to spread load, and the same everywhere.
+        # xorshift: good enough to spread load, and the same on all machines.
         x = np.uint64(state[CHANCE])
         x ^= x << np.uint64(13)
         x ^= x >> np.uint64(7)

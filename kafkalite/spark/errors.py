@@ -1,4 +1,4 @@
-"""Failures of a read that users meet, worded as Spark's Kafka source words them.
+"""Errors of reads and writes for users, in the words of Spark's Kafka source.
 
 Answers to: ``org.apache.spark.sql.kafka010.KafkaExceptions``. Pure.
 """

@@ -55,8 +55,8 @@ COMMIT_TIMEOUT_MS = 60_000
 
 
 class AttemptMessage(WriterCommitMessage):  # type: ignore[misc]
-    """What a task attempt hands to the driver. ``attempt`` is ``None`` where it had no rows, or where it ``skipped``
-    them: the batch is decided."""
+    """What a task attempt reports to the driver. ``attempt`` is ``None`` if the task had no rows, or if it ``skipped``
+    them because the batch was decided."""
 
     def __init__(
         self, query: str, batch_id: int, attempt: Attempt | None, topics: list[str], rows: int, *, skipped: bool = False
@@ -71,7 +71,7 @@ class AttemptMessage(WriterCommitMessage):  # type: ignore[misc]
 
 
 def write_attempt(options: SinkOptions, query: str, batch_id: int, nonce: str, batches: Iterator[Any]) -> Any:
-    """One task attempt: its rows into a transaction of its own, which is left open. Raises ``KafkaWriteError``."""
+    """Write the rows of a task attempt in a transaction of its own, which stays open. Raises ``KafkaWriteError``."""
     context = TaskContext.get()
     task, number = (context.partitionId(), context.taskAttemptId()) if context is not None else (0, 0)
     cluster = worker_cluster(options.client)
@@ -96,7 +96,7 @@ def write_attempt(options: SinkOptions, query: str, batch_id: int, nonce: str, b
 
 
 class OpenedAttempt:
-    """The transaction of a task attempt, opened when there are rows."""
+    """The transaction of a task attempt. It is opened by the first row."""
 
     def __init__(self, options: SinkOptions, cluster: ClusterConnections, query: str, attempt: Attempt) -> None:
         self._options = options
@@ -106,17 +106,17 @@ class OpenedAttempt:
         self._looked = False
         self._producer: InitializedProducer | None = None
         self.attempt: Attempt | None = None
-        """Who wrote; ``None`` before there was a row."""
+        """The attempt with its producer; ``None`` before the first row."""
 
     def is_settled(self) -> bool:
-        """Whether somebody else's rows are the batch's already; asked once, before the first row."""
+        """Whether the batch was decided for other attempts already. Looked up once, before the first row."""
         if self._looked:
             return False
         self._looked = True
         return self._is_settled()
 
     def begin(self, partitions: Collection[TopicPartition]) -> InitializedProducer:
-        """Make ``partitions`` part of the transaction."""
+        """Add ``partitions`` to the transaction."""
         first = self._producer is None
         if self._producer is None:
             producer = self._transactions.init_producer(
@@ -127,14 +127,14 @@ class OpenedAttempt:
                 producer_id=producer.producer_id, producer_epoch=producer.producer_epoch
             )
         self._transactions.add_partitions(self._producer, partitions)
-        # An attempt that comes so late that nobody looks for it any more must see to its own end: whatever is open
-        # when the batch's commit sweeps is found by it, and what is opened after that finds the decision here.
+        # The commit of the batch sweeps all open attempts once. An attempt that opens its transaction after that sweep
+        # would stay open, so it looks for the decision itself, after it was opened.
         if first and self._is_settled():
             raise KafkaWriteError(f"query {self._query}: batch {self._named.batch_id} was decided without this attempt")
         return self._producer
 
     def give_up(self) -> None:
-        """Abort it, if that can be done at once; else the batch's commit or abort will."""
+        """Abort the transaction. If that fails, the commit or abort of the batch will do it."""
         if self._producer is not None:
             try:
                 self._transactions.end((self._producer,), commit=False)
@@ -153,7 +153,7 @@ class OpenedAttempt:
 
 
 def commit(options: SinkOptions, messages: list[Any]) -> None:
-    """Decide the batch of ``messages``, once, and carry the decision out, whoever made it."""
+    """Decide the batch of ``messages``, unless an earlier commit has, and carry the decision out."""
     settle()
     given = [message for message in messages if isinstance(message, AttemptMessage)]
     if not given:
@@ -171,7 +171,7 @@ def commit(options: SinkOptions, messages: list[Any]) -> None:
 
 
 def abort(options: SinkOptions, messages: list[Any], query: str | None, batch_id: int) -> None:
-    """Abort every attempt of a batch, unless it was decided: then who runs it again will finish it."""
+    """Abort all attempts of a batch, unless it was decided: then the next run of the batch completes it."""
     given = [message for message in messages if isinstance(message, AttemptMessage)]
     if query is None:
         if not given:
@@ -185,7 +185,7 @@ def abort(options: SinkOptions, messages: list[Any], query: str | None, batch_id
 
 
 class Committer:
-    """Carries out what :mod:`kafkalite.spark.decision` says. ``topics``: where the batch's rows are."""
+    """Carries out the steps of :mod:`kafkalite.spark.decision`. ``topics``: those that the batch was written to."""
 
     def __init__(self, cluster: ClusterConnections, query: str, topics: Collection[str]) -> None:
         self._cluster = cluster
@@ -195,7 +195,7 @@ class Committer:
         self._committer: InitializedProducer | None = None
 
     def run(self, known: Known) -> Known:
-        """Until there is nothing left to do. Raises ``DecisionError`` and ``KafkaClientError``."""
+        """Perform all steps, and return what is known then. Raises ``DecisionError`` and ``KafkaClientError``."""
         while not isinstance(step := next_step(known), BatchDone):
             known = self.perform(step, known)
         if step.lost:
@@ -205,13 +205,13 @@ class Committer:
         return known
 
     def abort(self, batch_id: int) -> None:
-        """Sweep a batch that is not decided, and cannot be any more by a commit that is still under way."""
+        """Sweep a batch that is not decided. :class:`Look` has fenced any commit that could still decide it."""
         known = self.perform(Look(), Known(batch_id))
         if known.recorded is None or known.recorded.batch_id < batch_id:
             self.perform(Sweep(batch_id), known)
 
     def perform(self, step: Step, known: Known) -> Known:
-        """One step, and what is known after it."""
+        """Perform one step, and return what is known after it."""
         transactions, query = self._transactions, self._query
         if isinstance(step, Look):
             self._committer = transactions.init_producer(committer_of(query), COMMIT_TIMEOUT_MS)

@@ -1,9 +1,9 @@
-"""What Spark's Python processes do after every step, made cheap.
+"""Less memory and time for Spark's Python processes between their steps.
 
-Answers to: nothing in Kafka. Shell: it changes the interpreter that it runs in, and only one of Spark's.
+Answers to: nothing in Kafka. Shell: it changes the interpreter that it runs in, if that is one of Spark's.
 
-Spark keeps a few Python processes: some plan, others run tasks. Each of their steps, however small, ends with a full
-garbage collection, which writes to everything that a forked process shares with its parent, and so copies it.
+Spark keeps several Python processes: some plan, others run tasks. Each of their steps, however small, ends with a full
+garbage collection. That writes to all objects that a forked process shares with its parent, and so copies them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ _SMAPS = Path("/proc/self/smaps")
 
 
 def settle() -> None:
-    """Call it in each step, when what the step needs is loaded. Elsewhere than in a process of Spark's it does
-    nothing."""
+    """Call it in each step, after the step's modules are loaded. Does nothing outside of Spark's own processes."""
     if not _in_spark_process():
         return
     keep_directories()
@@ -38,9 +37,8 @@ def _freeze() -> None:
 
 
 def let_libraries_go() -> None:
-    """Give back all pages of loaded libraries, code and constants, that are as in their files: what was needed once,
-    for the start, a compiler above all. What is used again comes back from the file. Elsewhere than on Linux it does
-    nothing."""
+    """Release the unchanged pages of loaded libraries, because most serve the start only (numba's compiler above all).
+    The system reads pages from their files again when they are used. Does nothing on other systems than Linux."""
     try:
         lines = _SMAPS.read_text(errors="replace").splitlines()
     except OSError:
@@ -51,8 +49,8 @@ def let_libraries_go() -> None:
 
 
 def _clean_files(lines: Iterable[str]) -> Iterator[tuple[int, int]]:
-    """Start and size of those mappings of files, of all in ``smaps``, that may not be written to and never were: a
-    page that the dynamic linker has relocated would be lost."""
+    """Start and size of the read-only mappings of files in ``smaps`` without a changed page, because a page that the
+    dynamic linker has relocated would be lost."""
     start = size = own = 0
     for line in lines:
         name, *rest = line.split(maxsplit=5)

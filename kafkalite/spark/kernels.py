@@ -1,8 +1,8 @@
-"""The walk along the records of a batch, as machine code: varints in, columns out.
+"""Decodes the records of batches into columns, as machine code.
 
 Answers to: ``org.apache.kafka.common.record.DefaultRecord`` and ``utils.ByteUtils.readVarint``. Pure.
 
-Every position is checked before it is read: what a broker sends is not trusted to be what it claims.
+Every position is checked before it is read, because lengths from a broker may be wrong.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from kafkalite.spark.compiled import compiled
 
 ROWS, KEY_END, VALUE_END, KEY_NULLS, VALUE_NULLS, ERROR_AT, HEADERS, NAME_END, CONTENT_END, STATES = range(10)
-"""Fields of the array that tells how far the columns are filled, and where bytes made no sense (-1: nowhere)."""
+"""Fields of the array with the sizes of the columns so far, and the batch that is malformed (-1: none)."""
 RUN_START, RUN_END, RUN_COUNT, RUN_OFFSET, RUN_TIME, RUN_APPEND, RUN_FIELDS = range(7)
-"""Fields of a batch in the table of batches: where its records begin and end, how many they are, base offset and
-time, and the log append time (the least integer: each record has its own)."""
+"""Fields of a batch in the table of batches: start, end and number of its records, base offset and base timestamp, and
+the log append time (:data:`OWN_TIME`: each record has its own)."""
 OWN_TIME = -(1 << 63)
 MIN_RECORD = 7
 """Bytes of the smallest record."""
@@ -25,7 +25,7 @@ MIN_RECORD = 7
 
 @compiled()
 def _varint(buf: Any, pos: int, end: int) -> Any:
-    """The zig-zag varint at ``pos`` and the position after it, -1 where it does not end before ``end``."""
+    """The zig-zag varint at ``pos`` and the position after it, or -1 if it does not end before ``end``."""
     value = np.int64(0)
     shift = np.int64(0)
     while pos < end and shift < 70:
@@ -33,7 +33,7 @@ def _varint(buf: Any, pos: int, end: int) -> Any:
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            # The upper bits are what a shift to the right of an unsigned number leaves.
+            # The mask clears the sign bits that the shift has brought in, as of an unsigned number.
             return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), pos
         shift += 7
     return np.int64(0), np.int64(-1)
@@ -41,7 +41,7 @@ def _varint(buf: Any, pos: int, end: int) -> Any:
 
 @compiled()
 def _copy(source: Any, pos: int, target: Any, at: int, size: int) -> None:
-    """``size`` bytes from here to there."""
+    """Copy ``size`` bytes."""
     take = source[pos : pos + size]
     give = target[at : at + size]
     for i in range(size):
@@ -68,8 +68,8 @@ def read_records(  # noqa: PLR0915  (each call from here would be a copy of its 
 ) -> None:
     """Append the records of ``count`` batches (rows of ``runs``) with offsets from ``first`` to before ``stop``.
 
-    Times are microseconds. ``header_at`` gets the position of each record's headers, where its length is not zero.
-    ``state[ERROR_AT]`` is the row of ``runs`` whose bytes are no records, or stays -1.
+    Times are microseconds. ``header_at`` gets the position of each record's headers if its length is not zero.
+    ``state[ERROR_AT]`` becomes the row of ``runs`` whose records are malformed, or stays -1.
     """
     row = state[ROWS]
     key_end = state[KEY_END]
@@ -155,8 +155,8 @@ def read_records(  # noqa: PLR0915  (each call from here would be a copy of its 
 
 @compiled()
 def count_headers(buf: Any, header_at: Any, first_row: int, last_row: int) -> Any:
-    """How many headers records ``first_row`` to before ``last_row`` have, -1 where the bytes are no headers, and how
-    many bytes there are at most in their names and values."""
+    """The number of headers of records ``first_row`` to before ``last_row`` (-1 if they are malformed), and the most
+    bytes that their names and values can have."""
     total = np.int64(0)
     size = np.int64(0)
     for row in range(first_row, last_row):
@@ -223,7 +223,7 @@ def read_headers(
 
 
 def warm_up() -> None:
-    """Have all machine code ready: compiled, or loaded from where it was kept."""
+    """Compile all machine code, or load it from its cache."""
     nothing = np.zeros(0, np.uint8)
     nothing.flags.writeable = False
     table, pairs = np.zeros((1, RUN_FIELDS), np.int64), np.zeros((0, 2), np.int64)

@@ -2,7 +2,7 @@
 
 Answers to: ``org.apache.spark.sql.kafka010.KafkaMicroBatchStream.metrics``. Shell.
 
-Spark takes no metrics from a source in Python; it does take the latest offsets, and hands them to listeners.
+Spark takes no metrics from a source in Python, but it takes the latest offsets and passes them to listeners.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LagListener(StreamingQueryListener):  # type: ignore[misc]
 
 
 def _offsets(text: str | None) -> Offsets:
-    """Offsets from a source's progress; none where it is no reader of topics."""
+    """Offsets from the progress of a source; none if the source does not read topics."""
     try:
         found = offsets_from_json(json.loads(text or "{}"))
     except (ValueError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""Which partitions there are to read, and between which offsets: what the driver asks the cluster.
+"""The partitions to read and their offsets, as the driver asks the cluster for them.
 
 Answers to: ``org.apache.spark.sql.kafka010.KafkaOffsetReaderAdmin``. Blocking shell.
 """
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class OffsetReader:
-    """Offsets of what ``options`` name. Connects when first asked; close it.
+    """Offsets of the topics that ``options`` name. Connects with the first call; close it.
 
     All methods raise ``KafkaClientError`` after ``fetchOffset.numRetries`` attempts.
     """
@@ -48,11 +48,11 @@ class OffsetReader:
         self._cluster.close()
 
     def partitions(self) -> set[TopicPartition]:
-        """The partitions to read, as they are now."""
+        """The partitions to read that exist now."""
         return self._attempts(self._partitions)
 
     def earliest(self, partitions: Collection[TopicPartition] | None = None) -> Offsets:
-        """First offsets: of all that is to be read, or of those of ``partitions`` that are there."""
+        """First offsets of all partitions to read, or of those of ``partitions`` that exist."""
 
         def ask() -> Offsets:
             there = self._partitions()
@@ -61,8 +61,8 @@ class OffsetReader:
         return {} if partitions is not None and not partitions else self._attempts(ask)
 
     def latest(self, known: Mapping[TopicPartition, int] | None = None) -> Offsets:
-        """Ends. Where one lies before what is ``known`` already, the cluster is asked again, for a leader that has
-        just changed may not know its end yet."""
+        """Ends of the partitions. If one lies before its ``known`` end, the cluster is asked again, as a new leader
+        may not know its end yet."""
         found = self._attempts(lambda: self._list(LATEST, self._partitions()))
         for _ in range(self._options.offset_attempts - 1):
             if all(known.get(partition, 0) <= offset for partition, offset in found.items()) if known else True:
@@ -157,7 +157,7 @@ class OffsetReader:
 
 
 class _TopicError(KafkaClientError):
-    """A topic that cannot be read; perhaps it can in a moment."""
+    """A topic that cannot be read; ``passing``: trying again may help."""
 
     def __init__(self, message: str, passing: bool = False) -> None:
         super().__init__(message)

@@ -15,7 +15,7 @@ from kafkalite.common.types import TopicPartition
 
 Offsets = dict[TopicPartition, int]
 LATEST, EARLIEST = -1, -2
-"""What stands for "the end" and "the beginning" where an offset is expected."""
+"""Offsets that mean the end and the beginning of a partition."""
 MAX_OFFSET = (1 << 63) - 1
 
 
@@ -29,13 +29,13 @@ class OffsetRange:
 
     @property
     def size(self) -> int:
-        """How many offsets that is."""
+        """Number of offsets."""
         return self.end - self.start
 
 
 @dataclass(frozen=True)
 class Everywhere:
-    """All partitions, those to come too, at :data:`EARLIEST` or :data:`LATEST`."""
+    """All partitions, also those created later, at :data:`EARLIEST` or :data:`LATEST`."""
 
     offset: int
 
@@ -51,7 +51,7 @@ class Specific:
 class ByTime:
     """The first record at or after a time in milliseconds: one for all partitions, or one for each.
 
-    ``latest_if_none``: where there is none, the end (for a beginning; an ending is always the end then).
+    ``latest_if_none``: a start without such a record is the end of the partition. (An end always is.)
     """
 
     timestamp: int | None
@@ -63,7 +63,7 @@ Limit = Everywhere | Specific | ByTime
 
 
 class OffsetError(ValueError):
-    """Offsets that make no sense, by themselves or with what is there. The text is Spark's, where Spark has one."""
+    """Offsets that are invalid, by themselves or for the topics. The text is Spark's own if Spark has one."""
 
 
 def offsets_to_json(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
@@ -108,7 +108,7 @@ def parse_partitions(text: str) -> list[TopicPartition]:
 
 
 def check_limits(start: Limit, end: Limit) -> None:
-    """Raise :class:`OffsetError` where two limits can never make a range, whatever is in the topics."""
+    """Raise :class:`OffsetError` if two limits can make no range for any content of the topics."""
     if isinstance(start, Specific) and isinstance(end, Specific):
         before, after, what = start.offsets, end.offsets, "offset"
     elif isinstance(start, ByTime) and isinstance(end, ByTime) and start.timestamp is None and end.timestamp is None:
@@ -130,19 +130,19 @@ def check_limits(start: Limit, end: Limit) -> None:
 
 
 def names(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions for people, in order."""
+    """Partitions as text, in order."""
     return ", ".join(str(partition) for partition in sorted(partitions))
 
 
 def split(ranges: Iterable[OffsetRange], min_partitions: int = 0, max_records: int = 0) -> list[OffsetRange]:
-    """``ranges`` without empty ones, cut so that none has more than ``max_records`` and so that there are about
-    ``min_partitions``, large ones more often than small ones (0: no matter)."""
+    """``ranges`` without empty ones, cut so that none has more than ``max_records`` and that there are about
+    ``min_partitions`` (0: no limit); larger ranges are cut into more pieces."""
     cut = [piece for whole in ranges if whole.size > 0 for piece in _cut(whole, _parts_by_records(whole, max_records))]
     if len(cut) >= min_partitions:
         return cut
     total = sum(piece.size for piece in cut)
     small = {piece for piece in cut if _parts(piece.size, total, min_partitions) == 1}
-    # What stays whole is left out of the proportions of the others.
+    # Ranges that are not cut do not count in the proportions of the others.
     large_total = total - sum(piece.size for piece in small)
     large_parts = max(min_partitions - len(small), 1)
     return [
@@ -161,7 +161,7 @@ def _parts(size: int, total: int, wanted: int) -> int:
 
 
 def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
-    """``whole`` in ``parts`` of about the same size, without empty ones."""
+    """``whole`` cut into ``parts`` of about the same size, without empty ones."""
     pieces = []
     start, left = whole.start, whole.size
     for number in range(parts):
@@ -174,8 +174,8 @@ def _cut(whole: OffsetRange, parts: int) -> list[OffsetRange]:
 
 
 def rate_limit(limit: int, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
-    """``end``, drawn back so that there are about ``limit`` offsets since ``start``, each partition in proportion to
-    what it has; none that has something is left out. Partitions without a start are not limited."""
+    """``end``, lowered so that there are about ``limit`` offsets since ``start``. Partitions share them in proportion
+    to their sizes, and each that is not empty gets at least one. Partitions without a start are not limited."""
     sizes = {
         partition: offset - start[partition]
         for partition, offset in end.items()
@@ -191,8 +191,8 @@ def rate_limit(limit: int, start: Mapping[TopicPartition, int], end: Mapping[Top
 
 
 def lag(consumed: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[str, float]:
-    """``minOffsetsBehindLatest``, ``maxOffsetsBehindLatest`` and ``avgOffsetsBehindLatest``, as Spark's source has
-    them among its metrics; empty where nothing is known of a partition."""
+    """``minOffsetsBehindLatest``, ``maxOffsetsBehindLatest`` and ``avgOffsetsBehindLatest``, as in the
+    metrics of Spark's source; empty if the position in some partition is unknown."""
     behind = [offset - consumed[partition] for partition, offset in latest.items() if partition in consumed]
     if not behind or len(behind) < len(latest):
         return {}

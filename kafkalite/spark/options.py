@@ -1,4 +1,4 @@
-"""The options of Spark's Kafka source, read as Spark reads them.
+"""The options of Spark's Kafka source, parsed as Spark parses them.
 
 Answers to: ``org.apache.spark.sql.kafka010.{KafkaSourceProvider,ConsumerStrategy}``. Pure.
 """
@@ -46,12 +46,12 @@ _REFUSED = {
 
 
 class OptionError(ValueError):
-    """An option that is refused; the text is Spark's own where Spark has one."""
+    """An option that is refused. The text is Spark's own if Spark has one."""
 
 
 @dataclass(frozen=True)
 class TopicSelection:
-    """What to read: exactly one of names, a pattern that occurs in the name, and partitions."""
+    """The topics to read: exactly one of names, a pattern that is searched in names, and partitions."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -60,7 +60,7 @@ class TopicSelection:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What a reader must know. Times in milliseconds; 0 for limits that are not set."""
+    """Settings of a reader. Times in milliseconds; 0 for limits that are not set."""
 
     client: ClientConfig
     topics: TopicSelection
@@ -186,7 +186,7 @@ def _never(limit: Limit, offset: int, text: str) -> None:
 
 
 def _limit(given: Mapping[str, str], side: str, default: int) -> Limit:
-    """A timestamp for all goes before timestamps, and these before offsets, as in Spark."""
+    """The limit of a side. As in Spark: a timestamp for all before timestamps by partition, these before offsets."""
     strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in ("error", "latest"):
         raise OptionError(f"startingOffsetsByTimestampStrategy is '{strategy}': it must be 'error' or 'latest'")
@@ -209,7 +209,7 @@ def _convert(kind: Callable[[str], T], text: str, message: str) -> T:
 
 
 def positive(given: Mapping[str, str], key: str, name: str) -> int:
-    """A number above 0; 0 where the option is not set."""
+    """A number above 0; 0 if the option is not set."""
     if key not in given:
         return 0
     number = _convert(int, given[key].strip(), f"{name} is '{given[key]}': not a number")

@@ -1,4 +1,4 @@
-"""Which partition a row goes to.
+"""Assigns rows to partitions.
 
 Answers to: ``org.apache.kafka.clients.producer.{RoundRobinPartitioner,internals.BuiltInPartitioner}``. Pure.
 """
@@ -16,7 +16,7 @@ from kafkalite.spark.columns import NO_INTS, Columns, frozen
 
 
 class PartitionError(Exception):
-    """A row that has no topic, or names a partition that is not there; ``row`` is its number in the columns."""
+    """A row without a topic, or with a partition that does not exist; ``row`` is its number in the columns."""
 
     def __init__(self, message: str, row: int) -> None:
         super().__init__(message)
@@ -26,8 +26,8 @@ class PartitionError(Exception):
 class Partitioner:
     """Assigns rows to *slots*: the partitions of all topics, numbered in the order in which topics were added.
 
-    ``sticky_bytes``: how much in a row goes to one partition where no key says otherwise. ``seed`` decides where the
-    first goes.
+    ``sticky_bytes``: bytes of rows without a key that go to one partition before the next is chosen. ``seed`` decides
+    the first.
     """
 
     def __init__(self, sticky_bytes: int, seed: int, *, round_robin: bool = False, ignore_keys: bool = False) -> None:
@@ -48,7 +48,7 @@ class Partitioner:
         return [topic for topic in topics if topic not in self._topics]
 
     def add(self, topic: str, leaders: Mapping[int, int]) -> None:
-        """A topic with its partitions and their leaders (-1: none now: nothing goes there without being told to)."""
+        """Add a topic with the leaders of its partitions. One without a leader (-1) gets only rows that name it."""
         first = len(self.slots)
         count = len(leaders)
         led = [first + number for number in range(count) if leaders.get(number, -1) >= 0]

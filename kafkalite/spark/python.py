@@ -3,8 +3,8 @@
 Answers to: nothing in Kafka; Spark starts all its Python processes by it
 (``org.apache.spark.api.python.PythonWorkerFactory``). Shell: it becomes another program.
 
-A setting names the daemon of Spark's tasks, but none those of the processes that look for sources and plan queries:
-only as the interpreter of all of them can we have a say in their start.
+Spark has a setting for the daemon of its tasks, but none for those of the processes that find sources and plan queries.
+To change how these start, this program is the interpreter of all of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "kafkalite-python"
 
 
 def main() -> None:
-    """Become Python, without Spark's archives on its path; our daemon where Spark asks for its own."""
+    """Execute Python without Spark's archives on its path, and with this package's daemon in place of Spark's."""
     arguments = sys.argv[1:]
     if arguments[:2] == ["-m", "pyspark.daemon"]:
         arguments[1] = "kafkalite.spark.daemon"
@@ -31,6 +31,6 @@ def main() -> None:
 
 
 def program() -> str:
-    """Its path; that of the interpreter where it was not installed beside it."""
+    """The path of this program, or of the interpreter if the program is not installed beside it."""
     installed = Path(sys.executable).with_name(NAME)
     return str(installed) if installed.is_file() else sys.executable

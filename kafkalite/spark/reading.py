@@ -2,7 +2,7 @@
 
 Answers to: ``org.apache.spark.sql.kafka010.consumer.KafkaDataConsumer``. Blocking shell.
 
-A Python worker of Spark's lives for many tasks: it keeps its connections from one to the next.
+A Python worker of Spark runs many tasks, and keeps its connections from one task to the next.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kafkalite.spark.options import SourceOptions
 
 log = logging.getLogger(__name__)
 KEPT = 4
-"""Clusters to which a worker keeps its connections."""
+"""Most clusters to which a worker keeps connections."""
 _clusters: dict[ClientConfig, ClusterConnections] = {}
 
 
@@ -38,10 +38,9 @@ class RangePartition(InputPartition):  # type: ignore[misc]
 
 
 def read_partition(options: SourceOptions, task: InputPartition) -> Iterator[Any]:
-    """The Arrow record batches of a task; none of Spark's stand-in for a plan without tasks.
+    """The Arrow record batches of a task; none for the partition that Spark makes for a plan without tasks.
 
-    Raises :class:`KafkaDataLossError` where records are gone and ``failOnDataLoss`` is set, and
-    :class:`KafkaReadError`.
+    Raises :class:`KafkaDataLossError` if records are gone and ``failOnDataLoss`` is set, and :class:`KafkaReadError`.
     """
     if isinstance(task, RangePartition):
         yield from read_range(options, task.wanted)
@@ -49,7 +48,7 @@ def read_partition(options: SourceOptions, task: InputPartition) -> Iterator[Any
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
     """The records of a range. Raises as :func:`read_partition`."""
-    # Not before a task needs them: planning happens in a process of its own, and machine code takes a while to load.
+    # Imported here, because machine code takes a while to load and the process that plans does not need it.
     from kafkalite.spark.decode import BatchError, Decoder
 
     settle()
@@ -73,7 +72,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
 
 
 def _after_loss(cluster: ClusterConnections, options: SourceOptions, wanted: OffsetRange, offset: int) -> int | None:
-    """Where to go on after ``offset`` was found to be gone, if anywhere."""
+    """The offset to read on from after ``offset`` was found to be gone; ``None`` if the range is over."""
     if options.fail_on_data_loss:
         raise KafkaDataLossError(
             "COULD_NOT_READ_OFFSET_RANGE",
@@ -95,7 +94,7 @@ def _after_loss(cluster: ClusterConnections, options: SourceOptions, wanted: Off
 
 
 def worker_cluster(config: ClientConfig) -> ClusterConnections:
-    """The cluster of a worker's former tasks, if they had the same options."""
+    """The connections of the worker's earlier tasks with the same options, or new ones."""
     cluster = _clusters.pop(config, None) or ClusterConnections(config)
     while len(_clusters) >= KEPT:
         _clusters.pop(next(iter(_clusters))).close()

@@ -25,14 +25,14 @@ from kafkalite.spark.reading import worker_cluster
 from kafkalite.spark.sink_options import SinkOptions
 
 OPEN_BYTES = 32 << 20
-"""Bytes of batches that are being filled, of all partitions together."""
+"""Bytes of unsent batches, of all partitions together, after which all are sent."""
 
 
 class RowWriter:
-    """One task's rows, from Arrow record batches to acknowledged records.
+    """Writes the rows of a task: takes Arrow record batches, sends record batches.
 
-    ``begin`` is called with partitions before the first records go to them, and gives who writes. Failures name topic,
-    partition and offset: ``KafkaWriteError``.
+    ``begin`` is called with partitions before the first records are sent to them, and returns the producer. Raises
+    ``KafkaWriteError`` that names topic, partition and offset.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class RowWriter:
         cluster: ClusterConnections,
         begin: Callable[[Collection[TopicPartition]], InitializedProducer | None],
     ) -> None:
-        # Not before a task needs them: machine code takes a while to load, and planning happens in another process.
+        # Imported here, because machine code takes a while to load and the process that plans does not need it.
         from kafkalite.spark.encode import OpenBatch
         from kafkalite.spark.partitioners import Partitioner
 
@@ -60,15 +60,15 @@ class RowWriter:
             ignore_keys=options.ignore_keys,
         )
         self.rows = 0
-        """Rows taken in."""
+        """Rows that were written or wait to be sent."""
 
     @property
     def topics(self) -> list[str]:
-        """Where rows went."""
+        """The topics that rows were written to."""
         return sorted({partition.topic for partition in self._begun})
 
     def write(self, batch: Any) -> None:
-        """Take in the rows of an Arrow record batch; some are sent, some wait."""
+        """Write the rows of an Arrow record batch; some of them wait in batches that are not full."""
         import numpy as np
 
         from kafkalite.spark import encode_kernels
@@ -99,7 +99,7 @@ class RowWriter:
             self._send_all()
 
     def flush(self) -> None:
-        """Return when all rows are acknowledged."""
+        """Send all rows and wait until they are acknowledged."""
         try:
             self._send_all()
             if self._sender is not None:
@@ -108,7 +108,7 @@ class RowWriter:
             raise KafkaWriteError(str(error)) from None
 
     def close(self) -> None:
-        """Give up what was not sent."""
+        """Drop rows that were not sent, and close the connections."""
         if self._sender is not None:
             self._sender.close()
 
@@ -154,7 +154,7 @@ class RowWriter:
                 self._send(partition)
 
     def _leaders(self, topic: str) -> dict[int, int]:
-        """Partitions of a topic, with their leaders. Waits for it, as Kafka's producer does."""
+        """The partitions of a topic with their leaders. Waits for the topic up to ``max.block.ms``, as Kafka does."""
         deadline = time.monotonic() + self._options.max_block_ms / 1000
         while True:
             state = self._cluster.retry(
@@ -173,7 +173,7 @@ class RowWriter:
 
 
 class Written(WriterCommitMessage):  # type: ignore[misc]
-    """What a task says at its end: how many rows it wrote."""
+    """What a task reports at its end: how many rows it wrote."""
 
     def __init__(self, rows: int) -> None:
         super().__init__()
@@ -181,7 +181,7 @@ class Written(WriterCommitMessage):  # type: ignore[misc]
 
 
 def write_at_least_once(options: SinkOptions, batches: Iterator[Any]) -> WriterCommitMessage:
-    """One task: returns when all rows are acknowledged. Raises ``KafkaWriteError``."""
+    """Write the rows of a task, and return when all are acknowledged. Raises ``KafkaWriteError``."""
     cluster = worker_cluster(options.client)
     producers: list[InitializedProducer | None] = []
 

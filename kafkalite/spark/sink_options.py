@@ -1,4 +1,4 @@
-"""The options of Spark's Kafka sink, and those of ours.
+"""The options of Spark's Kafka sink, and those of this sink alone.
 
 Answers to: ``org.apache.spark.sql.kafka010.KafkaSourceProvider.kafkaParamsForProducer`` and
 ``org.apache.kafka.clients.producer.ProducerConfig``. Pure.
@@ -21,15 +21,15 @@ _REFUSED = {
     "transactional.id": "Each task attempt has a transaction of its own.",
 }
 BATCH_BYTES = 512 << 10
-"""Bytes of a record batch where ``kafka.batch.size`` says nothing: a task has many rows, and no one waits for one."""
+"""Default of ``kafka.batch.size``, in bytes: large, because a task has many rows and no row is urgent."""
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What a writer must know. Times in milliseconds, sizes in bytes.
+    """Settings of a writer. Times in milliseconds, sizes in bytes.
 
-    ``batch_id`` names a batch write that is to happen once; with a ``query`` it is the number of that query's
-    micro-batch. ``exactly_once`` is whether a stream's rows are.
+    ``batch_id`` names a batch write that counts once; with a ``query`` it is the number of that query's micro-batch.
+    ``exactly_once``: of a stream.
     ``transaction_timeout_ms`` 0: as long as the broker allows. ``acks``: -1 all, 1 the leader.
     """
 
@@ -98,7 +98,7 @@ def _one_of(kafka: Mapping[str, str], name: str, default: str, allowed: Mapping[
 
 
 def _partitioner(kafka: Mapping[str, str]) -> str:
-    """The class' own name in lower case, its package left out."""
+    """The class name in lower case, without its package."""
     name = kafka.get("partitioner.class", "").strip()
     short = name.rpartition(".")[2].lower()
     if short not in _PARTITIONERS:

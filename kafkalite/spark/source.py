@@ -50,7 +50,7 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
         except ImportError as error:
             if error.name != "pyspark.sql.streaming.datasource":
                 raise
-            # Earlier ones have no admission control for sources in Python.
+            # Earlier versions have no admission control for sources in Python.
             raise OptionError(f"streams need PySpark 4.2 or newer, this is {pyspark.__version__}") from None
 
         return StreamReader(SourceOptions.parse(self.options, streaming=True))
@@ -81,8 +81,8 @@ class KafkaliteDataSource(DataSource):  # type: ignore[misc]
 
 
 def read_schema(include_headers: bool) -> StructType:
-    """The columns of what is read."""
-    # Types by name, not as text: what "timestamp" means in text depends on a session's configuration.
+    """The columns of the source."""
+    # Types, not a DDL text, because the meaning of "timestamp" in a text depends on the session's configuration.
     fields = [
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),

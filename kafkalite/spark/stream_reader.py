@@ -1,4 +1,4 @@
-"""A streaming query: how far the next micro-batch goes, and what it may not silently miss.
+"""The source of a streaming query: where the next micro-batch ends, and which records were lost.
 
 Answers to: ``org.apache.spark.sql.kafka010.KafkaMicroBatchStream``. Shell.
 
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Reads what comes. Spark makes one for planning, and others, that know nothing of it, for reading."""
+    """Reads topics in micro-batches. Spark makes one for planning and others for reading, which share no state."""
 
     def __init__(self, options: SourceOptions, now: Callable[[], float] = time.time) -> None:
         self.options = options
@@ -56,22 +56,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         self._to_note = False
 
     def initialOffset(self) -> dict[str, dict[str, int]]:  # noqa: N802
-        """Where a new query begins: the same whenever Spark asks.
+        """Where a new query begins: the same at each call.
 
-        An end is another one after a restart, and Spark stores only where a micro-batch ends. So the first micro-batch
-        of a query that begins at an end is made empty: once it is in the checkpoint, so is the beginning.
+        A beginning at the end of a partition would have moved after a restart, and Spark stores only the ends of
+        micro-batches. Therefore the first micro-batch of such a query is empty: the checkpoint has the beginning then.
         """
         if self._initial is None:
             self._initial = self._offset_reader().resolve(self.options.start, starting=True)
             self._to_note = _moves(self.options.start)
             if self._all_data is not None:
-                # Asked for before: what has come in between is before the beginning.
+                # prepareForTriggerAvailableNow came first: records since then lie before the beginning.
                 ends = self._all_data
                 self._all_data = {one: max(end, self._initial.get(one, end)) for one, end in ends.items()}
         return offsets_to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limits among the options. Python knows no composite of two: whoever passes this one back gets both."""
+        """The limits of the options. Python has no composite of two limits: :meth:`latestOffset` applies both."""
         if self.options.max_offsets_per_trigger:
             return ReadMaxRows(self.options.max_offsets_per_trigger)
         if self.options.min_offsets_per_trigger:
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, dict[str, int]], limit: ReadLimit) -> dict[str, dict[str, int]]:  # noqa: N802
-        """Where the next micro-batch ends: ``start`` where there is to be none."""
+        """Where the next micro-batch ends: at ``start`` if there is to be none."""
         begun = offsets_from_json(start)
         latest = self._all_data if self._all_data is not None else self._offset_reader().latest(begun)
         self._latest = latest
@@ -97,22 +97,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return offsets_to_json(latest)
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:  # noqa: N802
-        """The ends that the last :meth:`latestOffset` saw, limits apart."""
+        """The ends of the partitions at the last :meth:`latestOffset`, without limits."""
         return offsets_to_json(self._latest) if self._latest else None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is there now is all that will be read."""
+        """Read up to the present ends, and no further."""
         self._all_data = self._offset_reader().latest()
 
     def partitions(self, start: dict[str, dict[str, int]], end: dict[str, dict[str, int]]) -> list[InputPartition]:
-        """The tasks of a micro-batch. Raises :class:`KafkaDataLossError` where ``failOnDataLoss`` is set."""
+        """The tasks of a micro-batch. Raises :class:`KafkaDataLossError` if ``failOnDataLoss`` is set."""
         starts, ends = offsets_from_json(start), offsets_from_json(end)
         self._check_new(starts, ends)
         gone = starts.keys() - ends.keys()
         if gone:
             self._lost("PARTITIONS_DELETED", f"Partitions {names(gone)} have been deleted.")
         if starts == self._initial and _moves(self.options.start):
-            # The first micro-batch, which is empty, is done again after a restart: the end has moved meanwhile.
+            # The first micro-batch, which is empty, runs again after a restart, and the ends have moved meanwhile.
             starts = {partition: min(offset, ends.get(partition, offset)) for partition, offset in starts.items()}
         ranges = []
         for partition in sorted(ends.keys() & starts.keys()):
@@ -133,7 +133,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         return read_partition(self.options, partition)
 
     def commit(self, end: dict[str, dict[str, int]]) -> None:
-        """Nothing: where a query stands is in its checkpoint."""
+        """Does nothing: the checkpoint has the offsets."""
 
     def stop(self) -> None:
         """Close the connections."""
@@ -159,7 +159,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         starts.update(found)
 
     def _too_early(self, least: int, begun: Offsets, latest: Offsets) -> bool:
-        """Whether fewer than ``least`` offsets are there and the last micro-batch was not too long ago."""
+        """Whether there are fewer than ``least`` offsets and ``maxTriggerDelay`` has not passed."""
         now = self._now()
         come = sum(offset - begun.get(partition, 0) for partition, offset in latest.items())
         if come < least and (now - self._last_trigger) * 1000 < self.options.max_trigger_delay_ms:
@@ -179,7 +179,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
 
 
 def _moves(limit: Limit) -> bool:
-    """Whether ``limit`` means an end, which is elsewhere the next time."""
+    """Whether ``limit`` means the end of a partition, which moves."""
     if isinstance(limit, Everywhere):
         return limit.offset == LATEST
     return LATEST in limit.offsets.values() if isinstance(limit, Specific) else limit.latest_if_none

@@ -1,4 +1,4 @@
-"""The writers that Spark calls, of a batch query's result and of a stream's micro-batches.
+"""The writers that Spark calls: for the result of a batch query, and for the micro-batches of a stream.
 
 Answers to: ``org.apache.spark.sql.kafka010.{KafkaBatchWrite,KafkaStreamingWrite,KafkaWriter}``. Blocking shell.
 """
@@ -32,7 +32,7 @@ _COLUMNS = {
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Whether such columns can be written; ``topic``: what the option says. Raises ``OptionError`` in Spark's words."""
+    """Check that the columns can be written. ``topic``: the option's value. Raises ``OptionError`` in Spark's words."""
     found = {field.name: field.dataType.simpleString() for field in schema.fields}
     if topic is None and "topic" not in found:
         raise OptionError(
@@ -51,8 +51,8 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """``df.write.format("kafkalite")``: at least once, or once under the name ``kafkalite.batchId``.
 
-    In a stream's ``foreachBatch``, ``kafkalite.queryId`` and the batch's number are that name: they are remembered as
-    the stream sink's are, the last one only.
+    In a stream's ``foreachBatch`` the name is ``kafkalite.queryId`` with the number of the micro-batch. As of the
+    stream sink, only the last number is remembered.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -60,19 +60,19 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         self.nonce = os.urandom(6).hex()
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """One task's rows."""
+        """Write the rows of a task."""
         if self.options.batch_id is None:
             return write_at_least_once(self.options, iterator)
         return write_attempt(self.options, *batch_of(self.options), self.nonce, iterator)
 
     def commit(self, messages: list[Any]) -> None:
-        """All tasks are through."""
+        """All tasks have written: decide, if the write has a name."""
         settle()
         if self.options.batch_id is not None:
             commit(self.options, messages)
 
     def abort(self, messages: list[Any]) -> None:
-        """A task failed, or :meth:`commit` did."""
+        """A task or :meth:`commit` has failed."""
         if self.options.batch_id is not None:
             abort(self.options, messages, *batch_of(self.options))
 
@@ -85,7 +85,7 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         self.nonce = os.urandom(6).hex()
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """One task attempt's rows of a micro-batch."""
+        """Write the rows of a task attempt of a micro-batch."""
         if not self.options.exactly_once:
             return write_at_least_once(self.options, iterator)
         context = TaskContext.get()
@@ -101,13 +101,13 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             commit(self.options, messages)
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803  (as above)
-        """Give the batch's rows up, unless they were decided."""
+        """Abort the transactions of the batch, unless it was decided."""
         if self.options.exactly_once:
             abort(self.options, messages, None, batchId)
 
 
 def batch_of(options: SinkOptions) -> tuple[str, int]:
-    """The query and the micro-batch as which a named batch write takes part in what is made for streams."""
+    """The query and the number under which a named batch write uses the stream sink's protocol."""
     if options.query is not None:
         return options.query, int(options.batch_id or 0)
     return f"batch-{options.batch_id}", 0

@@ -1,4 +1,4 @@
-"""A cluster as a client sees it: who leads what, a connection to each, and asking again where an error passes.
+"""A cluster as a client sees it: leaders, coordinators, connections, and retries after errors that may pass.
 
 Answers to: ``org.apache.kafka.clients.{Metadata,consumer.internals.ConsumerNetworkClient}``. Blocking shell.
 """
@@ -34,7 +34,7 @@ class TopicState:
 
 
 class ClusterConnections:
-    """Connections are made when needed and kept; use it in one thread, and close it."""
+    """Connections to the brokers, made when needed and kept. Use it in one thread, and close it."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -51,13 +51,13 @@ class ClusterConnections:
         self.close()
 
     def close(self) -> None:
-        """Close all connections; the cluster can be used again."""
+        """Close all connections. Later calls make new ones."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
 
     def any_connection(self) -> SparkConnection:
-        """A connection to some broker. Raises :class:`BrokerUnreachableError` where none can be reached."""
+        """A connection to any broker. Raises :class:`BrokerUnreachableError` if none can be reached."""
         for connection in self._connections.values():
             if not connection.closed:
                 return connection
@@ -85,12 +85,12 @@ class ClusterConnections:
         return address
 
     def brokers(self) -> list[int]:
-        """Ids of the brokers that are there now. Raises as :meth:`refresh`."""
+        """Ids of the live brokers. Raises as :meth:`refresh`."""
         self.refresh(())
         return sorted(self._addresses)
 
     def topics(self, names: Collection[str] | None) -> dict[str, TopicState]:
-        """What the cluster says of topics (``None``: of all), errors included; leaders are remembered.
+        """The states of topics (``None``: of all), errors included; leaders are remembered.
 
         Raises :class:`KafkaClientError`, after ``default.api.timeout.ms`` at the latest.
         """
@@ -120,7 +120,7 @@ class ClusterConnections:
         return found
 
     def leader(self, partition: TopicPartition) -> int:
-        """Id of the broker that leads. ``ApiError`` with a passing code where that is not known now."""
+        """Id of the leader. Raises ``ApiError``, with a code that may pass if the leader is not known now."""
         leader = self._leaders.get(partition, -1)
         if leader < 0:
             state = self.refresh((partition.topic,)).get(partition.topic)
@@ -139,20 +139,19 @@ class ClusterConnections:
         return self.broker(self.leader(partition))
 
     def forget(self, partitions: Iterable[TopicPartition] = ()) -> None:
-        """These partitions' leaders are asked for anew (of none: all)."""
+        """Forget the leaders of these partitions (of none: of all), so that they are asked for again."""
         named = list(partitions)
         if not named:
             self._leaders.clear()
         for partition in named:
             self._leaders.pop(partition, None)
 
-    def find_coordinator(self, kind: int, key: str) -> SparkConnection:
-        """The connection to the coordinator of a group (:data:`GROUP`) or of a transactional id
-        (:data:`TRANSACTION`). ``ApiError`` and :class:`BrokerUnreachableError`: use it inside :meth:`retry`."""
-        return self.broker(self.find_coordinators(kind, (key,))[key])
-
     def find_coordinators(self, kind: int, keys: Collection[str]) -> dict[str, int]:
-        """The ids of the brokers that coordinate ``keys``. Raises as :meth:`find_coordinator`."""
+        """The ids of the brokers that coordinate ``keys``: groups (:data:`GROUP`) or transactional ids
+        (:data:`TRANSACTION`).
+
+        Raises ``ApiError`` and :class:`BrokerUnreachableError`; call it inside :meth:`retry`.
+        """
         connection = self.any_connection()
         if connection.version(ApiKey.FIND_COORDINATOR, 4) < 4:
             asked = [({"key": key, "key_type": kind}, key) for key in keys]
@@ -169,10 +168,10 @@ class ClusterConnections:
         return places
 
     def retry(self, what: str, attempt: Callable[[], T], timeout_ms: int | None = None) -> T:
-        """``attempt()``, again after passing errors and lost connections, with fresh metadata.
+        """Call ``attempt``, again after errors that may pass and lost connections, with fresh metadata.
 
-        ``timeout_ms``: how long in all (``default.api.timeout.ms`` where not said). Raises the last error as
-        :class:`KafkaClientError` that begins with ``what``; other exceptions as they come.
+        ``timeout_ms``: limit for all attempts (default: ``default.api.timeout.ms``). Raises the last error as a
+        :class:`KafkaClientError` that begins with ``what``; does not catch other exceptions.
         """
         limit = self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
         deadline = time.monotonic() + limit / 1000

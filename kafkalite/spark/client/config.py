@@ -1,4 +1,4 @@
-"""What the options ``kafka.*`` say to the client.
+"""The client's settings, from the options ``kafka.*``.
 
 Answers to: ``org.apache.kafka.clients.{CommonClientConfigs,ConsumerConfig}`` and ``common.config.SslConfigs``. Pure.
 """
@@ -17,12 +17,12 @@ _OPTION = re.compile(r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*
 
 
 class ClientConfigError(ValueError):
-    """A ``kafka.*`` option is missing or makes no sense; the text names it, its value and what is allowed."""
+    """A ``kafka.*`` option is missing or invalid. The text names the option, its value and what is allowed."""
 
 
 @dataclass(frozen=True)
 class SslConfig:
-    """TLS: whom to trust and who we are. Names are the Java client's; files and certificates are PEM."""
+    """TLS: trusted certificates, and the client's own. Names are the Java client's; files and certificates are PEM."""
 
     truststore_location: str | None = None
     truststore_certificates: str | None = field(default=None, repr=False)
@@ -44,7 +44,7 @@ class SaslConfig:
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """All that a client must know; times in milliseconds, sizes in bytes."""
+    """Settings of a client; times in milliseconds, sizes in bytes."""
 
     bootstrap_servers: tuple[tuple[str, int], ...]
     client_id: str = "kafkalite-spark"
@@ -65,9 +65,9 @@ class ClientConfig:
 
     @classmethod
     def from_kafka(cls, options: Mapping[str, str], **defaults: str) -> ClientConfig:
-        """From options under Kafka's names, without the prefix ``kafka.``; names that are not known are passed over.
+        """From options under Kafka's names, without the prefix ``kafka.``; unknown names are ignored.
 
-        ``defaults`` stand in for options that are not there (with ``_`` for the dots). Raises
+        ``defaults``: values of options that are not given (with ``_`` for the dots). Raises
         :class:`ClientConfigError`.
         """
         given = {name.replace("_", "."): value for name, value in defaults.items()} | {

@@ -1,4 +1,4 @@
-"""One connection to one broker: TLS, SASL, and requests answered in order.
+"""A connection to a broker: TLS, SASL, requests, and answers in their order.
 
 Answers to: ``org.apache.kafka.clients.NetworkClient`` and ``common.security.authenticator.SaslClientAuthenticator``.
 Blocking shell: one socket, used by one thread.
@@ -23,14 +23,14 @@ from kafkalite.spark.client.security import authenticate, wrap
 _INT32 = struct.Struct(">i")
 MAX_RESPONSE = 0x7FFFFFFF
 RECEIVE_BUFFER = 4 << 20
-"""Bytes that the system keeps for a connection: a whole answer of ``max.partition.fetch.bytes``, which the broker can
-hand over at once while its reader is at the one before."""
+"""Bytes of the socket's receive buffer: room for a whole answer of ``max.partition.fetch.bytes``, so that a broker
+sends it while the caller decodes the one before."""
 
 
 class SparkConnection:
-    """One socket. The constructor connects, authenticates and asks which versions the broker speaks.
+    """A socket. The constructor connects, authenticates, and asks for the API versions of the broker.
 
-    Raises :class:`BrokerUnreachableError`, from then on for every use, and :class:`AuthenticationError`.
+    Raises :class:`BrokerUnreachableError`, also at every use after the first one, and :class:`AuthenticationError`.
     """
 
     def __init__(self, host: str, port: int, config: ClientConfig) -> None:
@@ -64,7 +64,7 @@ class SparkConnection:
         return f"{self.host}:{self.port}"
 
     def version(self, api_key: int, newest: int = 0x7FFF) -> int:
-        """The newest version that the broker, this client and ``newest`` allow. ``ApiError`` where there is none."""
+        """The newest version that the broker, this client and ``newest`` allow. ``ApiError`` if there is none."""
         low, high = self._versions.get(api_key, (0, -1))
         own = SUPPORTED[ApiKey(api_key)]
         version = min(high, own.max, newest)
@@ -76,7 +76,7 @@ class SparkConnection:
         return version
 
     def ask(self, api_key: int, fields: dict[str, Any], newest: int = 0x7FFF, timeout_ms: int | None = None) -> Any:
-        """Send a request made of ``fields`` (of kafka-python's message class) and return its decoded answer."""
+        """Send a request with these ``fields`` of kafka-python's message class, and return its decoded answer."""
         version = self.version(api_key, newest)
         body = encode_request(api_key, version, request_class(api_key)(version=version, **fields))
         return self.decode(api_key, version, self.send(api_key, version, body, timeout_ms))
@@ -90,12 +90,12 @@ class SparkConnection:
             raise BrokerUnreachableError(f"broker {self}: {error}") from None
 
     def send(self, api_key: int, version: int, body: Buffer, timeout_ms: int | None = None) -> memoryview:
-        """Send a request and wait for its answer: the body, in memory of its own."""
+        """Send a request and wait for its answer. Returns the body, in memory of its own."""
         self.post(api_key, version, body)
         return self.receive(timeout_ms=timeout_ms)
 
     def post(self, api_key: int, version: int, *parts: Buffer) -> None:
-        """Send a request whose answer :meth:`receive` will return; several may be under way."""
+        """Send a request whose answer :meth:`receive` will return. Several may wait for answers."""
         if self.closed:
             raise BrokerUnreachableError(f"the connection to {self} is closed")
         self._correlation = (self._correlation + 1) & 0x7FFFFFFF
@@ -113,10 +113,10 @@ class SparkConnection:
         self._pending.append((api_key, version, self._correlation))
 
     def receive(self, *, reuse: bool = False, timeout_ms: int | None = None) -> memoryview:
-        """The body of the oldest answer that was not received yet.
+        """The body of the answer to the oldest request that has none yet.
 
         With ``reuse`` it lies in memory that the next such call overwrites. Raises :class:`BrokerUnreachableError`,
-        after ``timeout_ms`` (``request.timeout.ms`` where not said) without a byte.
+        also after ``timeout_ms`` (default: ``request.timeout.ms``) without a byte.
         """
         if self.closed:
             raise BrokerUnreachableError(f"the connection to {self} is closed")
@@ -140,7 +140,7 @@ class SparkConnection:
             raise self._lost(error) from None
 
     def close(self) -> None:
-        """Close it; closing twice is fine."""
+        """Close the connection; no error if it is closed already."""
         if not self.closed:
             self.closed = True
             self._socket.close()

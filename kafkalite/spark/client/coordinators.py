@@ -1,4 +1,4 @@
-"""Requests to the coordinators of groups and of transactional ids: many at once, again until they are answered.
+"""Requests to the coordinators of groups and of transactional ids: many at once, again until all are answered.
 
 Answers to: ``org.apache.kafka.clients.admin.internals.CoordinatorStrategy``. Blocking shell.
 """
@@ -18,14 +18,14 @@ from kafkalite.spark.client.errors import RETRIABLE, BrokerUnreachableError
 
 T = TypeVar("T")
 Request = tuple[ApiKey, dict[str, Any], int]
-"""What is asked: the key, the fields, the newest version."""
+"""A request: API key, fields, newest version."""
 _AT_ONCE = 100
 _BUSY_PAUSES = (0.002, 0.005, 0.01, 0.02, 0.04, 0.0)
-"""Seconds between questions whether a transaction is through with its markers; then the client's own backoff."""
+"""Seconds between attempts while a transaction's markers are being written; then the client's own backoff."""
 
 
 class CoordinatorClient:
-    """Who coordinates what, as last heard; of one thread. Raises what ``ClusterConnections.retry`` raises."""
+    """Sends requests to coordinators, which it remembers. For one thread. Raises as ``ClusterConnections.retry``."""
 
     def __init__(self, cluster: ClusterConnections) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ class CoordinatorClient:
     def _round(
         self, requests: Mapping[str, Request], answers: dict[str, Any], accepted: Collection[ErrorCode]
     ) -> tuple[ErrorCode, str] | None:
-        """Ask what was not answered; why something still is not, and which. Raises ``ApiError`` for what stays so."""
+        """Send all requests without an answer. Returns an error that may pass, with its id; raises all others."""
         missing = [name for name in requests if name not in answers]
         passing: tuple[ErrorCode, str] | None = None
         for first in range(0, len(missing), _AT_ONCE):
@@ -83,7 +83,7 @@ class CoordinatorClient:
             for name, connection, version in posted:
                 found.append((name, connection.decode(requests[name][0], version, connection.receive())))
         except BaseException:
-            # An answer that nobody waits for would be taken for that of the next request.
+            # Answers that were not read would be taken for those to the next requests.
             for _, connection, _ in posted[len(found) :]:
                 connection.close()
             raise
@@ -98,7 +98,7 @@ class CoordinatorClient:
             raise
 
     def at(self, kind: int, keys: Iterable[str]) -> dict[int, list[str]]:
-        """``keys`` by the brokers that coordinate them."""
+        """``keys`` by the ids of their coordinators."""
         wanted = list(keys)
         unknown = [key for key in wanted if (kind, key) not in self._places]
         if unknown:

@@ -1,8 +1,8 @@
-"""What can go wrong between a Spark process and a cluster.
+"""Errors between a Spark process and a cluster.
 
 Answers to: ``org.apache.kafka.common.errors`` and ``org.apache.spark.sql.kafka010.KafkaExceptions``. Pure.
 
-Spark's processes hand exceptions to one another by pickle: each is made anew from the arguments it keeps.
+Spark's processes pass exceptions by pickle, which makes each anew from its ``args``.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from kafkalite.common.errors import ErrorCode
 
 
 class KafkaClientError(Exception):
-    """A request failed for good; the text says what was asked of whom, and what to do."""
+    """A request failed and is not tried again. The text names the request and the broker, and says what to do."""
 
 
 class BrokerUnreachableError(KafkaClientError):
-    """A broker cannot be reached, or went away: whether it carried the request out is unknown."""
+    """A broker cannot be reached, or the connection was lost: whether it carried the request out is unknown."""
 
 
 class AuthenticationError(KafkaClientError):
@@ -23,7 +23,7 @@ class AuthenticationError(KafkaClientError):
 
 
 class OffsetOutOfRangeError(KafkaClientError):
-    """A partition does not have the offset that was asked for (it is not out of range for a moment only)."""
+    """A partition does not have the offset, and not only until its leader is up to date."""
 
     def __init__(self, message: str, topic: str = "", partition: int = -1, offset: int = -1) -> None:
         super().__init__(message, topic, partition, offset)
@@ -58,4 +58,4 @@ RETRIABLE = frozenset(
         ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     )
 )
-"""Errors that pass: the same request may succeed a little later, perhaps at another broker."""
+"""Errors that may pass: the same request may succeed later, perhaps at another broker."""

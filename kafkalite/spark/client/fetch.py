@@ -23,20 +23,20 @@ from kafkalite.spark.client.connection import SparkConnection
 from kafkalite.spark.client.errors import BrokerUnreachableError, KafkaClientError, OffsetOutOfRangeError
 
 EARLIEST, LATEST = -2, -1
-"""What :func:`list_offsets` takes for a time: the first offset, the end."""
+"""Times for :func:`list_offsets` that mean the first offset and the end."""
 NO_OFFSET = -1
-"""What :func:`list_offsets` answers where there is no record at or after a time."""
+"""What :func:`list_offsets` returns if there is no record at or after a time."""
 FETCH_VERSION = 12
-"""The last version that names topics; later ones have ids, which a topic made anew does not keep."""
+"""The last version with names of topics. Later ones have ids, which change when a topic is deleted and created."""
 LIST_OFFSETS_VERSION = 7
 
 
 @dataclass(frozen=True)
 class Fetched:
-    """What one fetch from ``offset`` brought: whole batches, of any magic, as (position, header) in ``records``.
+    """The result of a fetch from ``offset``: whole batches, of any magic, as (position, header) in ``records``.
 
     ``records`` is overwritten by the next fetch. ``aborted`` are (producer id, first offset) of aborted transactions,
-    ``None`` where all records are asked for. ``next_offset`` follows the last batch.
+    ``None`` with ``read_uncommitted``. ``next_offset`` follows the last batch.
     """
 
     offset: int
@@ -61,7 +61,7 @@ def list_offsets(cluster: ClusterConnections, times: Mapping[TopicPartition, int
 
 
 def _list_offsets(cluster: ClusterConnections, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """What the leader of some of the partitions says of those that it leads."""
+    """Ask the leader of the first partition, for all partitions that it leads."""
     first = next(iter(times))
     leader = cluster.leader(first)
     led = sorted(partition for partition in times if cluster.leader(partition) == leader)
@@ -94,10 +94,9 @@ def _list_offsets(cluster: ClusterConnections, times: Mapping[TopicPartition, in
 def fetch_range(
     cluster: ClusterConnections, partition: TopicPartition, start: int, end: int, patience_ms: int
 ) -> Iterator[Fetched]:
-    """The records of a partition from offset ``start`` to before ``end``, as they come: the first and the last batch
-    may reach beyond.
+    """The records of a partition from offset ``start`` to before ``end``; first and last batch may reach beyond.
 
-    While the caller works on one answer, the next is on its way. Raises :class:`OffsetOutOfRangeError`, and
+    The next fetch is sent before the caller gets an answer. Raises :class:`OffsetOutOfRangeError`, and
     ``KafkaClientError`` after ``patience_ms`` without progress; and ``CorruptRecordError``.
     """
     source = _Source(cluster, partition)
@@ -124,7 +123,7 @@ def fetch_range(
 
 
 class _Source:
-    """One partition, fetched with at most one request under way."""
+    """Fetches from one partition, with at most one request under way."""
 
     def __init__(self, cluster: ClusterConnections, partition: TopicPartition) -> None:
         self.end_offset = -1
@@ -159,7 +158,7 @@ class _Source:
             )
             connection.post(ApiKey.FETCH, version, encode_fetch_request(version, request))
         except (ApiError, BrokerUnreachableError):
-            return  # the fetch itself will say what is wrong, and try again
+            return  # fetch() will meet the same error, and raises it
         self._asked = connection, offset
 
     def fetch(self, offset: int) -> Fetched:
@@ -193,7 +192,7 @@ class _Source:
         return Fetched(offset, records, batches, aborted, next_offset)
 
     def close(self) -> None:
-        """An answer that nobody will read costs the connection."""
+        """Close the connection if an answer is under way, because it would be taken for that to a later request."""
         if self._asked is not None:
             self._asked[0].close()
             self._asked = None

@@ -1,10 +1,9 @@
-"""Raw produces: batches of records in order to each partition, idempotent, again where an error passes.
+"""Sends record batches: in order to each partition, idempotent, again after errors that may pass.
 
 Answers to: ``org.apache.kafka.clients.producer.internals.{Sender,RecordAccumulator}``. Blocking shell.
 
-To each broker goes one request at a time, with one batch of each partition that it leads: while it is under way, the
-caller makes the next batches. A batch that was sent stays as it is, sequence and all, until it is acknowledged, so that
-a broker which has it already knows it again.
+Each broker gets one request at a time, with one batch of each partition that it leads; meanwhile the caller makes the
+next batches. A batch is sent again with the same bytes and sequence number, so that the broker knows a duplicate.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from kafkalite.spark.client.errors import RETRIABLE, BrokerUnreachableError, Kaf
 from kafkalite.spark.client.transactions import InitializedProducer
 
 PRODUCE_VERSION = 11
-"""The last version before those of KIP-890's second part, in which producing opens a transaction."""
+"""The last version before KIP-890's second part, in which Produce adds partitions to a transaction by itself."""
 QUEUED_BYTES = 4 << 20
-"""Bytes of batches that wait before the caller has to."""
+"""Bytes of unacknowledged batches above which :meth:`BatchSender.send` waits."""
 _SEQUENCES = 1 << 31
 _SLACK_MS = 5000
 _HINTS = {
@@ -40,7 +39,7 @@ _HINTS = {
 
 
 class SealedBatch(NamedTuple):
-    """A record batch for a partition, sealed."""
+    """A finished record batch for a partition."""
 
     partition: TopicPartition
     data: memoryview
@@ -50,7 +49,7 @@ class SealedBatch(NamedTuple):
 
 @dataclass
 class _Lane:
-    """What is under way to one partition."""
+    """The batches of one partition that are not acknowledged."""
 
     waiting: deque[SealedBatch] = field(default_factory=deque)
     sequence: int = 0
@@ -61,10 +60,10 @@ class _Lane:
 
 
 class BatchSender:
-    """Sends what :meth:`send` is given, in order to each partition; of one thread.
+    """Sends batches in order to each partition. Use it in one thread.
 
-    ``producer`` is who writes (``None``: nobody, records may come twice after errors). ``acks``: -1 all, 1 the leader.
-    A failure raises :class:`KafkaClientError` that names topic, partition and offset; nothing may be sent then.
+    ``producer``: the producer id (``None``: not idempotent, records may be duplicated after errors). ``acks``: -1 all,
+    1 the leader. Methods raise a :class:`KafkaClientError` that names topic, partition and offset; then only close it.
     """
 
     def __init__(
@@ -81,15 +80,15 @@ class BatchSender:
         self._request_bytes = request_bytes
         self._delivery_ms = delivery_timeout_ms
         self._lanes: dict[TopicPartition, _Lane] = {}
-        # Of its own: an answer to anything else would be taken for that to a batch, and the other way round.
+        # Its own connections, because answers on a shared one could be taken for those to other requests.
         self._connections: dict[int, SparkConnection] = {}
         self._under_way: dict[int, tuple[SparkConnection, int, list[SealedBatch]]] = {}
         self._queued = 0
         self.records = 0
-        """Records acknowledged."""
+        """Number of acknowledged records."""
 
     def send(self, partition: TopicPartition, count: int, seal: Callable[[int], memoryview]) -> None:
-        """Queue a batch of ``count`` records, which ``seal`` makes of its first sequence (-1: none)."""
+        """Queue a batch of ``count`` records. ``seal`` makes it from its first sequence number (-1: none)."""
         lane = self._lanes.setdefault(partition, _Lane())
         sequence = -1
         if self._producer is not None:
@@ -103,12 +102,12 @@ class BatchSender:
             self._turn()
 
     def flush(self) -> None:
-        """Return when everything is acknowledged."""
+        """Wait until all batches are acknowledged."""
         while any(lane.waiting for lane in self._lanes.values()) or self._under_way:
             self._turn()
 
     def close(self) -> None:
-        """Forget what is queued, and close its connections."""
+        """Drop all batches, and close the connections."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -116,11 +115,11 @@ class BatchSender:
         self._lanes.clear()
 
     def end_offsets(self) -> dict[TopicPartition, int]:
-        """The offset after the last record that was acknowledged, of each partition that has any."""
+        """The offset after the last acknowledged record, of each partition that has one."""
         return {partition: lane.end_offset for partition, lane in self._lanes.items() if lane.end_offset >= 0}
 
     def _turn(self) -> None:
-        """Send what can be sent; then wait for one answer, or for the time to try again."""
+        """Send requests; then wait for one answer, or until a batch may be sent again."""
         self._post()
         if self._under_way:
             self._receive(next(iter(self._under_way)))
@@ -129,7 +128,7 @@ class BatchSender:
         time.sleep(max(min(waits) - time.monotonic(), 0.001))
 
     def _post(self) -> None:
-        """A request to each broker that has none under way."""
+        """Send a request to each broker that has none under way."""
         now = time.monotonic()
         requests: dict[int, list[SealedBatch]] = {}
         sizes: dict[int, int] = {}
@@ -156,7 +155,7 @@ class BatchSender:
                 for write in writes:
                     self._again(write, self._lanes[write.partition], error)
                 continue
-            # One that was passed over has the next turn.
+            # Move these partitions behind the others, so that a partition that had no room in the request is next.
             for write in writes:
                 self._lanes[write.partition] = self._lanes.pop(write.partition)
 
@@ -212,7 +211,7 @@ class BatchSender:
         self._again(write, lane, error)
 
     def _again(self, write: SealedBatch, lane: _Lane, error: Exception) -> None:
-        """A batch that must be sent again, if it may pass. Raises :class:`KafkaClientError` where it will not."""
+        """Have a batch sent again. Raises :class:`KafkaClientError` if the error cannot pass, or its time is over."""
         if isinstance(error, ApiError) and error.code not in RETRIABLE:
             raise KafkaClientError(self._text(write, lane, str(error)))
         config = self._cluster.config

@@ -36,7 +36,7 @@ def wrap(plain: socket.socket, host: str, config: ClientConfig) -> ssl.SSLSocket
 
 
 def context(config: SslConfig) -> ssl.SSLContext:
-    """Whom to trust, who we are. Raises :class:`AuthenticationError` for files that are no PEM."""
+    """Trusted certificates and the client's own. Raises :class:`AuthenticationError` for files that are not PEM."""
     found = ssl.create_default_context()
     found.check_hostname = config.check_hostname
     try:

@@ -1,4 +1,4 @@
-"""Transactions by single requests: begun, ended, fenced, listed; and offsets with metadata.
+"""Transactions by single requests: begin, end, fence, list; and committed offsets with metadata.
 
 Answers to: ``org.apache.kafka.clients.producer.internals.TransactionManager`` and the transactional half of
 ``clients.admin.KafkaAdminClient``. Blocking shell.
@@ -26,7 +26,7 @@ _FALLBACKS = (900_000, 60_000)
 
 
 class InitializedProducer(NamedTuple):
-    """Who writes: what InitProducerId gave. Without a transactional id: idempotent only."""
+    """A producer from InitProducerId. Without a transactional id it is idempotent only."""
 
     transactional_id: str | None
     producer_id: int
@@ -34,7 +34,7 @@ class InitializedProducer(NamedTuple):
 
 
 class Described(NamedTuple):
-    """How far a transactional id is: Kafka's name of the state (``Ongoing``, …), and who has the id now."""
+    """The state of a transactional id by Kafka's name (``Ongoing``, …), and its present producer."""
 
     state: str
     producer_id: int
@@ -42,16 +42,16 @@ class Described(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """An offset and the text beside it."""
+    """An offset and its metadata."""
 
     offset: int
     metadata: str
 
 
 class TransactionClient:
-    """What a producer or an administrator may ask about transactions, at any broker; of one thread.
+    """The requests of producers and administrators about transactions. Use it in one thread.
 
-    Everything raises :class:`KafkaClientError` where it fails for good, or for longer than ``default.api.timeout.ms``.
+    All methods raise :class:`KafkaClientError` for errors that cannot pass, and after ``default.api.timeout.ms``.
     """
 
     def __init__(self, cluster: ClusterConnections) -> None:
@@ -59,9 +59,9 @@ class TransactionClient:
         self._coordinators = CoordinatorClient(cluster)
 
     def init_producer(self, transactional_id: str | None, timeout_ms: int) -> InitializedProducer:
-        """A producer id, with a transactional id fenced for whoever had it, whose open transaction is aborted.
+        """A producer id. With a transactional id, the earlier producer is fenced and its open transaction aborted.
 
-        ``timeout_ms`` 0: as long as the broker allows.
+        ``timeout_ms``: the transaction timeout; 0: as long as the broker allows.
         """
         if transactional_id is None:
             answer = self._cluster.retry("InitProducerId", self._init_idempotent)
@@ -76,7 +76,7 @@ class TransactionClient:
         raise KafkaClientError(f"InitProducerId: the broker refuses transaction.timeout.ms={wanted}: it allows less")
 
     def add_partitions(self, producer: InitializedProducer, partitions: Collection[TopicPartition]) -> None:
-        """Make ``partitions`` part of the open transaction; the first open it."""
+        """Add ``partitions`` to the transaction, which the first call opens."""
         name = producer.transactional_id
         assert name is not None
         make = request_class(ApiKey.ADD_PARTITIONS_TO_TXN).AddPartitionsToTxnTopic
@@ -97,7 +97,7 @@ class TransactionClient:
                 for found in topic.results_by_partition
                 if found.partition_error_code
             ]
-            # Partitions that are fine are marked as not attempted where another is not.
+            # If one partition is refused, the others have OPERATION_NOT_ATTEMPTED: report the cause first.
             refused.sort(key=lambda each: each[0] is ErrorCode.OPERATION_NOT_ATTEMPTED)
             if refused:
                 self._coordinators.forget(TRANSACTION, (name,))
@@ -106,9 +106,9 @@ class TransactionClient:
         self._cluster.retry(f"AddPartitionsToTxn of {name}", attempt)
 
     def end(self, producers: Iterable[InitializedProducer], *, commit: bool) -> dict[InitializedProducer, ErrorCode]:
-        """Commit or abort open transactions, and wait until their markers are written: readers see the end.
+        """Commit or abort open transactions, and wait until their markers are written, so that readers see the outcome.
 
-        ``NONE`` where that is so, which it is too where it was ended that way before; else why it cannot be:
+        The code is ``NONE`` also for a transaction that was ended this way before; otherwise it is
         INVALID_TXN_STATE, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, INVALID_PRODUCER_ID_MAPPING.
         """
         named = {str(each.transactional_id): each for each in producers}
@@ -131,13 +131,13 @@ class TransactionClient:
         return {each: ErrorCode(codes[name]) for name, each in named.items()}
 
     def fence(self, transactional_ids: Collection[str]) -> None:
-        """Abort what is open under these ids, and let nobody go on with them who has them now."""
+        """Abort the open transactions of these ids, and fence their producers."""
         self._coordinators.exchange(
             "InitProducerId", {name: _init(name, FENCE_TIMEOUT_MS) for name in transactional_ids}
         )
 
     def describe(self, transactional_ids: Collection[str]) -> dict[str, Described | None]:
-        """How far each is; ``None``: the cluster knows no such id (any more)."""
+        """The state of each id; ``None``: the id is unknown or has expired."""
         found: dict[str, Described | None] = {}
 
         def attempt() -> None:
@@ -158,7 +158,7 @@ class TransactionClient:
         return found
 
     def open_transactions(self, prefix: str) -> list[str]:
-        """Transactional ids that begin with ``prefix`` and have a transaction open, at whichever broker."""
+        """Transactional ids that begin with ``prefix`` and have an open transaction, of all brokers."""
         found: set[str] = set()
 
         def attempt() -> None:
@@ -175,10 +175,10 @@ class TransactionClient:
     def commit_offsets(
         self, producer: InitializedProducer, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        """Commit ``offsets`` of a group, all or none and once: in a transaction of ``producer``'s.
+        """Commit ``offsets`` of a group, all or none and once, in a transaction of ``producer``.
 
-        Raises where ``producer`` was fenced; then, and where the answer stayed out, whether they are committed must be
-        asked by whoever fenced it.
+        Raises if ``producer`` was fenced, or if an answer did not come: then the offsets may be committed, and the next
+        producer of this id has to look.
         """
         name = producer.transactional_id
         assert name is not None
@@ -224,7 +224,7 @@ class TransactionClient:
             raise KafkaClientError(f"EndTxn of {name}: {code.name}")
 
     def fetch_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """All offsets of a group, once no transaction may change them any more."""
+        """All offsets of a group; waits until no open transaction may change them."""
 
         def attempt() -> dict[TopicPartition, CommittedOffset]:
             fields = {"group_id": group, "topics": None, "require_stable": True}
@@ -252,7 +252,7 @@ class TransactionClient:
         return answer
 
     def _timeouts(self) -> Iterable[int]:
-        """Timeouts to ask for, the longest first."""
+        """Transaction timeouts to ask for, the longest first."""
         yield NO_TIMEOUT
         known = self._cluster.retry("DescribeConfigs", partial(_max_timeout, self._cluster))
         if known:
@@ -279,7 +279,7 @@ def _end(producer: InitializedProducer, commit: bool) -> Request:
 
 
 def _max_timeout(cluster: ClusterConnections) -> int:
-    """The broker's ``transaction.max.timeout.ms``; 0 where it does not say."""
+    """The broker's ``transaction.max.timeout.ms``; 0 if the broker does not tell."""
     node = cluster.brokers()[0]
     name = "transaction.max.timeout.ms"
     make = request_class(ApiKey.DESCRIBE_CONFIGS).DescribeConfigsResource

@@ -1,4 +1,4 @@
-"""A cluster for somebody's tests: real broker processes and a real ZooKeeper, and faults by name; no Docker.
+"""A cluster for users' tests: real broker processes, a real ZooKeeper, and faults by name; no Docker.
 
 Answers to: ``kafka.testkit.KafkaClusterTestKit`` and ``testcontainers.kafka.KafkaContainer``. Plain processes, and the
 thread of :class:`~kafkalite.testing.wires.Wires`, through which brokers reach each other and ZooKeeper.
@@ -24,8 +24,8 @@ from kafkalite.testing.wires import Wires
 class KafkaliteCluster:
     """Brokers 1…``brokers`` in ``directory``, started by ``with`` or :meth:`start`.
 
-    ``zookeeper`` is a connection string, best with a chroot of this cluster's own (it is created); without it there is
-    an embedded ZooKeeper. ``overrides`` are broker properties, beside :data:`DEFAULTS`.
+    ``zookeeper`` is a connection string, best with a chroot for this cluster alone (it is created); without it there is
+    an embedded ZooKeeper. ``overrides`` are broker properties, in addition to :data:`DEFAULTS`.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class KafkaliteCluster:
         self._wires: Wires | None = None
         self._cluster: LocalCluster | None = None
 
-    # What it is
+    # Addresses and files
 
     def get_bootstrap_server(self) -> str:
         """``host:port,…`` of all brokers, for clients."""
@@ -62,7 +62,7 @@ class KafkaliteCluster:
 
     @property
     def log_files(self) -> list[Path]:
-        """What each broker wrote."""
+        """Each broker's output."""
         return [self._running.log_file(broker_id) for broker_id in self.broker_ids]
 
     # Start and end
@@ -84,7 +84,7 @@ class KafkaliteCluster:
         return self
 
     def stop(self) -> None:
-        """End everything at once, and without a word: nobody will miss the data."""
+        """Kill all processes at once, because the data are not needed any more."""
         if self._cluster is not None:
             self._cluster.close()
         if self._wires is not None:
@@ -108,7 +108,7 @@ class KafkaliteCluster:
         self._running.kill_broker(broker_id)
 
     def pause(self, broker_id: int = 1) -> None:
-        """SIGSTOP: there, but silent. Past its session timeout (6 s) the others take its place."""
+        """SIGSTOP: the process exists, but is silent. After its session timeout (6 s) other brokers replace it."""
         self._running.pause_broker(broker_id)
 
     def resume(self, broker_id: int = 1) -> None:
@@ -118,14 +118,14 @@ class KafkaliteCluster:
     def restart(self, broker_id: int = 1, timeout: float = START_TIMEOUT) -> None:
         """A controlled shutdown, if it is alive, and a start; returns when it serves.
 
-        Raises ``StartupError`` where it does not within ``timeout`` seconds.
+        Raises ``StartupError`` if it does not within ``timeout`` seconds.
         """
         if self._running.is_alive(broker_id):
             self._running.stop_broker(broker_id)
         self._running.start_broker(broker_id, timeout=timeout)
 
     def partition(self, broker_id: int, *others: End) -> None:
-        """Cut a broker off from ``others``, brokers and ``"zookeeper"``; from all of them where none is named.
+        """Cut a broker off from ``others``, brokers and ``"zookeeper"``; from all of them if none is named.
 
         Clients reach it still.
         """
@@ -135,14 +135,14 @@ class KafkaliteCluster:
             self._wires.cut(broker_id, other)
 
     def heal(self) -> None:
-        """The end of all partitions."""
+        """Undo all partitions of the network."""
         assert self._wires is not None
         self._wires.heal()
 
     def expire_session(self, broker_id: int = 1, timeout: float = 10.0) -> None:
-        """End the broker's ZooKeeper session, as if it had been silent for too long.
+        """Expire the broker's ZooKeeper session, as if the broker had been silent for too long.
 
-        Raises ``TimeoutError`` where that cannot be done within ``timeout`` seconds: the broker has none, say.
+        Raises ``TimeoutError`` if that fails for ``timeout`` seconds, for example because the broker has no session.
         """
         expire_session(self._direct, broker_id, timeout, SESSION_TIMEOUT_MS)
 

@@ -1,4 +1,4 @@
-"""Brokers in containers, for somebody's tests, in the style of testcontainers' own modules; faults by name.
+"""Brokers in containers, for users' tests, in the style of testcontainers' own modules; faults by name.
 
 Answers to: ``testcontainers.kafka.KafkaContainer``. Blocking.
 
@@ -23,11 +23,11 @@ ZOOKEEPER_IMAGE = os.environ.get("ZOOKEEPER_IMAGE", "zookeeper:3.9")
 """The images; the environment may name others, as for the compose files."""
 ZOOKEEPER_PORT = 2181
 PORT = 9092
-"""Of the listener for clients on this machine."""
+"""Port of the listener for clients on this machine."""
 NETWORK_PORT = 19092
-"""Of the listener for containers on the network of ``with_network``."""
+"""Port of the listener for containers on the network of ``with_network``."""
 INSIDE_PORT = 9094
-"""Of the listener for the other brokers."""
+"""Port of the listener for the other brokers."""
 START_TIMEOUT = 60.0
 STOP_TIMEOUT = 60
 _ZOOKEEPER_ENVIRONMENT = {
@@ -55,16 +55,16 @@ class ZooKeeperContainer(Machine):
 
 
 class Faults:
-    """What can be done to brokers, and to the ZooKeeper that was started for them."""
+    """The faults of brokers, and of the ZooKeeper that was started for them."""
 
     _site: Site
 
     def kill(self, broker_id: End = 1) -> None:
-        """SIGKILL for all that is in the container: the session is missed only after its timeout (6 s)."""
+        """SIGKILL for all processes in the container: the session ends only at its timeout (6 s)."""
         self._site.machine(broker_id).get_wrapped_container().kill()
 
     def pause(self, broker_id: End = 1) -> None:
-        """There, but silent. Past its session timeout the others take its place."""
+        """The processes exist, but do not answer. After its session timeout other brokers replace it."""
         self._site.machine(broker_id).get_wrapped_container().pause()
 
     def resume(self, broker_id: End = 1) -> None:
@@ -83,21 +83,21 @@ class Faults:
             self._site.wait_until_serving([broker_id], {broker_id}, START_TIMEOUT)
 
     def partition(self, broker_id: int = 1, *others: End) -> None:
-        """Cut a broker off from ``others``: ``"zookeeper"``, or all other brokers; from both where nothing is named.
+        """Cut a broker off from ``others``: ``"zookeeper"``, or all other brokers; from both if nothing is named.
 
-        Clients reach it still. Raises ``ValueError`` where only some of the other brokers are named: they share a
+        Clients reach it still. Raises ``ValueError`` if only some of the other brokers are named, because they share a
         network.
         """
         self._site.partition(broker_id, others)
 
     def heal(self) -> None:
-        """The end of all partitions."""
+        """Undo all partitions of the network."""
         self._site.heal()
 
     def expire_session(self, broker_id: int = 1, timeout: float = 10.0) -> None:
-        """End the broker's ZooKeeper session, as if it had been silent for too long.
+        """Expire the broker's ZooKeeper session, as if the broker had been silent for too long.
 
-        Raises ``TimeoutError`` where that cannot be done within ``timeout`` seconds: the broker has none, say.
+        Raises ``TimeoutError`` if that fails for ``timeout`` seconds, for example because the broker has no session.
         """
         expire_session(self._site.zookeeper_here, broker_id, timeout, SESSION_TIMEOUT_MS)
 

@@ -1,4 +1,4 @@
-"""What a fault happens to, and what a wire ends at. Pure.
+"""The targets of faults, and the ends of wires. Pure.
 
 Answers to: nothing in Kafka; the names of the verbs of faults.
 """

@@ -1,4 +1,4 @@
-"""A container that keeps its port, and its networks: what containers of brokers and of ZooKeeper are made of.
+"""A container that keeps its port, and its networks: the base of the containers of brokers and ZooKeeper.
 
 Answers to: ``testcontainers.core.container.DockerContainer``. Blocking.
 """
@@ -85,7 +85,7 @@ class Machine(DockerContainer):
             try:
                 DockerContainer.start(self)
             except APIError as error:
-                # somebody else may have taken the port that was free a moment ago
+                # another process may have taken the port that was free a moment ago
                 if attempt == ATTEMPTS or not any(words in str(error) for words in _PORT_TAKEN):
                     raise
                 self.discard()

@@ -1,4 +1,4 @@
-"""What brokers of tests have that differs from Kafka's defaults: tests are in a hurry. Pure.
+"""Properties of brokers in tests that differ from Kafka's defaults, so that tests are fast. Pure.
 
 Answers to: the overrides of ``kafka.testkit.KafkaClusterTestKit``.
 """
@@ -6,9 +6,9 @@ Answers to: the overrides of ``kafka.testkit.KafkaClusterTestKit``.
 from __future__ import annotations
 
 SESSION_TIMEOUT_MS = 6000
-"""After so long a broker that is silent has lost its ZooKeeper session."""
+"""A broker that is silent for this long loses its ZooKeeper session."""
 DEFAULTS = {
-    # Who waits for a group in a test waits for nobody else.
+    # A test starts the members of its group itself, so there are no others to wait for.
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),

@@ -1,8 +1,8 @@
-"""Fixtures for somebody's tests: ``kafkalite_cluster`` and ``kafkalite_container``, of one test's own or of all.
+"""Fixtures for users' tests: ``kafkalite_cluster`` and ``kafkalite_container``, for one test or shared by all.
 
 Answers to: ``EmbeddedKafka`` of other test kits; pytest finds it by the entry point ``pytest11``. Shell.
 
-Nothing is imported before a test asks for it: the plugin is loaded in every run of pytest, whatever is tested.
+Nothing is imported before a test needs it, because the plugin is loaded in every run of pytest.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ _MULTIPLIER, _INCREMENT, _MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
 
 
 def session_password(session: int) -> bytes:
-    """The 16 bytes that a server gives to the client of ``session`` (and expects of whoever takes it over)."""
+    """The 16 bytes that a server gives to the client of ``session``, and requires from a client that takes it over."""
     seed = ((session ^ SUPER_SECRET) ^ _MULTIPLIER) & _MASK
     words = []
     for _ in range(4):

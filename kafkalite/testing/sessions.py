@@ -1,4 +1,4 @@
-"""The end of a broker's ZooKeeper session, brought about from outside.
+"""Expires a broker's ZooKeeper session from outside.
 
 Answers to: ``kafka.zk.ZkClientTestUtils`` and the session tricks of Kafka's own tests. Blocking.
 """

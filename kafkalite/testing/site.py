@@ -1,4 +1,4 @@
-"""Where containers of brokers stand: their networks, their ZooKeeper, starting and ending all of it.
+"""The surroundings of brokers' containers: their networks, their ZooKeeper, start and end of all.
 
 Answers to: nothing in Kafka; ``docker compose``. Blocking.
 """
@@ -15,7 +15,7 @@ from kafkalite.testing.ends import ZOOKEEPER, End
 from kafkalite.testing.machines import Machine, NetworkLink
 
 LOOK_INTERVAL = 0.5
-"""Seconds between two looks at whether a container that is waited for still runs."""
+"""Seconds between two checks that a container still runs."""
 TO_BROKERS, TO_ZOOKEEPER = "brokers", "zookeeper"
 
 

@@ -2,8 +2,8 @@
 
 Answers to: ``iptables -j DROP`` between machines, without root and on one machine. Shell: a thread with an event loop.
 
-A cut wire is silent, as in a network that drops packets: what was sent arrives after the healing, if both ends still
-wait for it, and nobody learns that the other has gone.
+A cut wire is silent, as in a network that drops packets: bytes that were sent arrive after the healing, if both ends
+still wait for them, and neither end learns that the other has gone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Wires:
     def relay(self, host: str, port: int, end: End, source: Callable[[int], End | None]) -> int:
         """A new port whose connections go on to ``host``:``port``, which belong to ``end``.
 
-        ``source`` tells from the port of a client whose it is; one of nobody's (``None``) is never cut off.
+        ``source`` finds the owner of a client's port; a connection without an owner (``None``) is never cut off.
         """
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -54,7 +54,7 @@ class Wires:
         return own
 
     def cut(self, one: End, other: End) -> None:
-        """From now on nothing goes from either to the other."""
+        """From now on nothing travels between the two, in either direction."""
 
         async def shut() -> None:
             self._gate(one, other).clear()
@@ -62,7 +62,7 @@ class Wires:
         self._call(shut())
 
     def heal(self) -> None:
-        """Everything goes everywhere again."""
+        """Undo all cuts."""
 
         async def open_all() -> None:
             for gate in self._gates.values():
@@ -124,5 +124,5 @@ async def _pump(gate: asyncio.Event, source: asyncio.StreamReader, target: async
         await gate.wait()
         target.write(data)
         await target.drain()
-    # Nobody hears over a cut wire that the other has gone.
+    # Over a cut wire neither end learns that the other has gone.
     await gate.wait()

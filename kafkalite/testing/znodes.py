@@ -135,7 +135,7 @@ class ZnodeTree:
         self._undo: list[Callable[[], object]] = []
 
     def copy(self) -> ZnodeTree:
-        """The same tree once more."""
+        """A copy of the tree."""
         tree = ZnodeTree(self._now_ms)
         tree.nodes = {path: replace(node, children=dict(node.children)) for path, node in self.nodes.items()}
         tree.zxid = self.zxid
@@ -198,7 +198,7 @@ class ZnodeTree:
         return transaction.results(), [change.stat for change in transaction.changes], transaction.events()
 
     def close_session(self, session: int) -> NodeTransaction:
-        """Remove what is ephemeral of ``session``."""
+        """Remove the ephemeral znodes of ``session``."""
         deletes = [Delete(path) for path in self.ephemerals(session)]
         return self.propose(deletes, session, TransactionKind.CLOSE_SESSION)
 

@@ -2,7 +2,7 @@
 
 Answers to: nothing in Kafka. The operating system's side of the simulation: child processes and the clock on the wall.
 
-Every history runs in a child process of its own, because what is dead in it is never freed.
+Every history runs in its own child process, because the dead processes of a history are never freed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from kafkalite.testing.simulation.run import HistoryOutcome, run_history
 from kafkalite.testing.simulation.shrinking import shrink
 
 _LIMIT = 600.0
-"""Seconds on the wall after which a history is given up: it hangs. One takes seconds of a processor that it shares."""
+"""Seconds of real time after which a history is given up as hanging. It needs seconds of a shared processor."""
 _FORK = multiprocessing.get_context("fork")
 
 
 class Child:
-    """One history in a process of its own."""
+    """One history in its own process."""
 
     def __init__(self, plan: Plan, story: bool = False) -> None:
         self.plan = plan
@@ -41,7 +41,7 @@ class Child:
         theirs.close()
 
     def outcome(self) -> HistoryOutcome:
-        """What it came to; blocks until it is over, or hangs."""
+        """The history's outcome; blocks until it is over, or hangs."""
         try:
             if not self.connection.poll(max(0.0, self.started + _LIMIT - time.monotonic())):
                 self._process.kill()
@@ -59,7 +59,7 @@ class Child:
 
 
 def _child(plan: Plan, story: bool, connection: Connection) -> None:
-    # Whatever was dead in the history stays where it is until the process ends, and no finalizer runs.
+    # No garbage collection, because no finalizer of a process that died in the history may run.
     gc.disable()
     connection.send(run_history(plan, story=story))
     connection.close()
@@ -90,12 +90,12 @@ def run_many(seeds: Iterable[int], jobs: int) -> Iterator[HistoryOutcome]:
 
 
 def warm_up() -> None:
-    """Run one history in this process, because each child would compile the codecs of its messages anew."""
+    """Run one history in this process, because each child would otherwise compile the codecs of its messages again."""
     run_history(draw_plan(0))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Returns the exit code: 0 where nothing was violated."""
+    """Returns the exit code: 0 if nothing was violated."""
     parser = argparse.ArgumentParser(prog="python -m kafkalite.testing.simulation", description=__doc__)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--seeds", metavar="A..B", help="run the histories of these seeds, both included")

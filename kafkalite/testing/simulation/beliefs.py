@@ -1,8 +1,8 @@
-"""What brokers believe and do while ZooKeeper changes, looked at while a history runs.
+"""The brokers' view of the cluster, checked while ZooKeeper changes during a history.
 
 Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
 
-The end of a history shows a wrong belief only where it lasts; here it shows at once. The rules:
+The end of a history shows only a wrong view that lasts; here it shows at once. The rules:
 
 - within one life of a broker, its metadata of a partition do not go back to an older state of the same topic id;
 - a leader leads in one registration only: a broker that registered anew leads under a new leader epoch, because another
@@ -30,7 +30,7 @@ from kafkalite.zk.znodes.codec import MalformedZnodeError
 
 
 class _Led(NamedTuple):
-    """One term of a leader."""
+    """One leader in one leader epoch."""
 
     tp: TopicPartition
     topic_id: UUID
@@ -38,7 +38,7 @@ class _Led(NamedTuple):
 
 
 class _Life:
-    """What one process believed when it was looked at last."""
+    """The view of one process at the last check."""
 
     def __init__(self, services: BrokerServices) -> None:
         self.services = services
@@ -47,7 +47,7 @@ class _Life:
 
 
 class Beliefs:
-    """Looks at ``machines`` (brokers by id) after each committed transaction, and tells what breaks the rules.
+    """Checks ``machines`` (brokers by id) after each committed transaction, and reports breaches of the rules.
 
     ``registration`` says how a broker is registered in a session, ``None`` where it is not. ``power_losses``: how
     often each machine lost power.

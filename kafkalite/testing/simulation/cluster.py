@@ -36,10 +36,10 @@ from kafkalite.testing.simulation.world import Life, World
 log = logging.getLogger(__name__)
 
 PORT = 9092
-"""Where every broker listens for clients, on its own host; its control plane listens one port higher."""
+"""The port for clients of every broker, on its own host; its control plane listens one port higher."""
 _ZOOKEEPER_SERVERS = 3
 _ZOOKEEPER_TIMING = Timing(tick=1.0)
-"""A shorter tick than the usual 2 s, for it bounds the shortest session that ZooKeeper grants (two of it)."""
+"""A shorter tick than the usual 2 s, because the shortest session that ZooKeeper grants is two ticks."""
 _RAM_DISK = Path("/dev/shm")
 
 SETTINGS = {
@@ -69,7 +69,7 @@ SETTINGS = {
 
 
 class BrokerStatus(Enum):
-    """What a broker's process does."""
+    """The state of a broker's process."""
 
     DOWN = "down"
     STARTING = "starting"
@@ -79,7 +79,7 @@ class BrokerStatus(Enum):
 
 @dataclass(frozen=True)
 class ClientNode:
-    """A machine with a client's process: ``connect`` makes a connection that is not open yet."""
+    """A machine with a client's process: ``connect`` returns a connection that is not open yet."""
 
     life: Life
     clock: Clock
@@ -92,7 +92,7 @@ class ClientNode:
         return BrokerConnection(self.reactor, host, port, client_id, sockets=self.sockets)
 
     def spawn(self, work: Callable[[], Awaitable[object]], what: str) -> None:
-        """Run a coroutine as this process; a failure goes to the log, where it is a violation."""
+        """Run a coroutine in this process; a failure is logged, and so is a violation."""
 
         def begin() -> None:
             deferred(work()).addErrback(
@@ -103,7 +103,7 @@ class ClientNode:
 
 
 class SimBroker:
-    """One broker's machine: its configuration and files, and the process on it, life after life."""
+    """One broker's machine: its configuration and files, and its processes, one after the other."""
 
     def __init__(self, cluster: SimCluster, number: int, overrides: Mapping[str, str]) -> None:
         self.id = number
@@ -133,11 +133,11 @@ class SimBroker:
 
     @property
     def services(self) -> BrokerServices | None:
-        """What the broker is made of (its logs, its metadata, …), for a look; ``None`` where it does not serve."""
+        """The broker's parts (its logs, its metadata, …), read only; ``None`` if it does not serve."""
         return self.server.services if self.server is not None and self.status is BrokerStatus.SERVING else None
 
     def last_partition(self, tp: TopicPartition) -> Partition | None:
-        """The partition as the present process holds it, or the last one held it."""
+        """The partition in the present process, or as the last process had it."""
         services = self.server.services if self.server is not None else None
         return None if services is None else services.replicas.replicas.partitions.get(tp)
 
@@ -216,9 +216,9 @@ class SimBroker:
         self._end("killed")
 
     def lose_power(self) -> None:
-        """The machine goes: nobody is told, and what the disk was not told to keep may be gone.
+        """The machine loses power: no peer is told, and data that was not synced may be lost.
 
-        Also where the process ended before: what it wrote may be in the page cache only.
+        This also works if the process has ended before, because its writes may be only in the page cache.
         """
         self._power_is_off = True
         if self.life is not None:
@@ -273,7 +273,7 @@ class SimBroker:
             self._exit(str(error))
 
     def _exit(self, why: str = "") -> None:
-        """The process ends by itself, at the end of the event that it is in."""
+        """The process ends by itself, at the end of its present event."""
         self.fatal = why or self.fatal
         life = self.life
         if life is not None:

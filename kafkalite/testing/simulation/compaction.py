@@ -1,9 +1,9 @@
-"""What compaction may do to a log: every compacted segment is held against those that it replaces.
+"""The rules of compaction: every compacted segment is compared with those that it replaces.
 
 Answers to: nothing in Kafka. Deterministic.
 
-Replicas are compacted one by one, and a key that is written once more hides what was lost of it before. So the end of a
-history shows little of what a round did wrong; here it shows at once.
+Replicas are compacted separately, and a later record of a key hides the loss of an earlier one. So the end of a
+history shows few errors of a round; here they show at once.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ class CompactedRecord(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What stands in segments, in order; markers only among the ``batches``."""
+    """The content of segments, in order; markers only among the ``batches``."""
 
     batches: tuple[BatchHeader, ...]
     records: tuple[CompactedRecord, ...]
 
 
 class _Made(NamedTuple):
-    """The file that a round has written, before it is put in."""
+    """The file that a round has written, before it replaces the old ones."""
 
     path: str
     size: int
 
 
 class Bounds(NamedTuple):
-    """A log as a round on it began: its last stable offset, the last batch of each producer, and when that was."""
+    """A log when a round on it began: its last stable offset, the last batch of each producer, and the time."""
 
     stable: int
     last_offsets: dict[int, int]
@@ -62,15 +62,15 @@ class Bounds(NamedTuple):
 
 
 class Compactions:
-    """All rounds of a history. ``tell`` is called with each fault."""
+    """All rounds of a history. ``tell`` is called with each error."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         self._tell = tell
         self._bounds: dict[str, Bounds] = {}
         self._kept: dict[str, dict[int, tuple[int, ...]]] = {}
-        """Folder → base offset of a compacted segment → the offsets that it holds."""
+        """Folder → base offset of a compacted segment → the offsets in it."""
         self._logs: dict[str, Log] = {}
-        """Folder → the log of the last process that compacted it, or has loaded it since."""
+        """Folder → the log of the last process that compacted or loaded it."""
 
     def begun(self, log: Log, now_ms: int) -> None:
         """A round on ``log`` begins."""
@@ -79,9 +79,9 @@ class Compactions:
         self._bounds[log.dir] = Bounds(log.last_stable_offset, last, now_ms)
 
     def swap(self, log: Log, size: int, replaces: Sequence[int], replace: Callable[[], None]) -> None:
-        """``replace`` puts a compacted segment of ``size`` bytes in the place of ``replaces``, or dies before its end.
+        """``replace`` puts a compacted segment of ``size`` bytes in place of ``replaces``, or dies before its end.
 
-        A start finds the new segment then, or the old ones, which have everything that the new one has.
+        The next start then finds the new segment, or the old ones, which contain all records of the new one.
         """
         base, last = replaces[0], replaces[-1]
         old = _content(segment for segment in log.segments if segment.base_offset in replaces)
@@ -100,7 +100,7 @@ class Compactions:
                 self._tell(f"{log.dir}: compaction of the offsets {base} to {end - 1}: {fault}")
 
     def loaded(self, log: Log) -> None:
-        """A start has loaded ``log``: what a round has kept is there, as far as the log reaches.
+        """A start has loaded ``log``: all records that rounds kept are in it, up to the log's end.
 
         A start that does not find the first segments must not take the next one for the beginning of the log.
         """
@@ -123,7 +123,7 @@ class Compactions:
         self.cut(log, log.log_end_offset)
 
     def cut(self, log: Log, offset: int) -> None:
-        """``log`` loses what lies at and above ``offset``: it is given that as the leader holds it then."""
+        """``log`` loses all entries from ``offset`` on: the leader then sends its own entries again."""
         kept = self._kept.get(log.dir, {})
         self._kept[log.dir] = {base: offsets for base, offsets in kept.items() if max(offsets, default=-1) < offset}
 
@@ -140,7 +140,7 @@ def round_faults(
     aborted: Sequence[AbortedTxn],
     bounds: Bounds,
 ) -> Iterator[str]:
-    """What is wrong with ``new``, which stands for ``old``; ``later`` reads the records behind them."""
+    """The errors of ``new``, which replaces ``old``; ``later`` reads the records after them."""
     before = {record.offset: record for record in old.records}
     after = {record.offset: record for record in new.records}
     for offset, record in after.items():
@@ -148,8 +148,8 @@ def round_faults(
         if was is None or (was.key, was.value) != (record.key, record.value):
             yield f"another record stands at offset {offset} now"
             return
-    # A producer that had a later epoch when a former round dropped the batch, and whose batches of that epoch were
-    # truncated since, is known by its snapshot alone.
+    # If a former round dropped the batch because the producer had a later epoch, and the batches of that epoch were
+    # truncated since, only the snapshot knows the producer.
     gone = _ends(old) - _ends(new)
     for producer, last in bounds.last_offsets.items():
         if (producer, last) in gone:
@@ -182,7 +182,7 @@ def _latest(records: Iterable[CompactedRecord], aborted: Sequence[AbortedTxn], s
 
 
 def _may_go(record: CompactedRecord, aborted: Sequence[AbortedTxn], now_ms: int) -> bool:
-    """Whether a record may go though no later one has its key."""
+    """Whether a record may be removed though no later one has its key."""
     is_over = record.value is None and record.horizon_ms is not None and record.horizon_ms <= now_ms
     return is_over or _is_aborted(record, aborted)
 
@@ -195,7 +195,7 @@ def _is_aborted(record: CompactedRecord, aborted: Sequence[AbortedTxn]) -> bool:
 
 
 def _content(segments: Iterable[LogSegment | _Made]) -> Content:
-    """Read past the machine's disk, so that no fault of it is met; what a flipped bit has damaged ends its segment."""
+    """Read without the disk's simulated faults; a segment ends where a flipped bit has damaged it."""
     batches: list[BatchHeader] = []
     records: list[CompactedRecord] = []
     for segment in segments:
@@ -217,8 +217,8 @@ def _content(segments: Iterable[LogSegment | _Made]) -> Content:
 
 @contextmanager
 def checked_compactions(tell: Callable[[str], object]) -> Iterator[None]:
-    """Within, every compacted segment is checked as it is put in, and looked for at each start; ``tell`` is called
-    with each fault."""
+    """Inside the context every compacted segment is checked when it replaces others, and at each start; ``tell`` is
+    called with each error."""
     compactions = Compactions(tell)
     replace, load = Log.replace_segments, LogDir.load
     truncation, removed = log_cleaner.LogCleaner.before_truncation, log_cleaner.LogCleaner.removed

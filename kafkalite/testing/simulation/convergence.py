@@ -1,4 +1,4 @@
-"""What must hold of a healed cluster: the brokers, their logs and ZooKeeper tell one story.
+"""The rules for a healed cluster: brokers, logs and ZooKeeper must agree.
 
 Answers to: nothing in Kafka; the final checks of Jepsen's tests. Pure: it looks at the brokers and changes nothing.
 """
@@ -27,9 +27,9 @@ _GENERATION = re.compile(r"^(/consumers/[^/]+)/generation$")
 def differences(
     states: Mapping[TopicPartition, LeaderAndIsr], controller: int | None, servers: Mapping[int, BrokerServices]
 ) -> list[str]:
-    """What is not yet as it should be, a line each; nothing once the cluster has converged.
+    """The differences that are left, a line each; none once the cluster has converged.
 
-    ``states`` and ``controller`` are what ZooKeeper says; ``servers`` are all brokers by id, all of them running.
+    ``states`` and ``controller`` are those in ZooKeeper; ``servers`` are all brokers by id, all of them running.
     """
     if controller is None or controller not in servers:
         return [f"the controller is {controller}"]
@@ -83,7 +83,7 @@ def _partition(tp: TopicPartition, state: LeaderAndIsr, servers: Mapping[int, Br
         yield from _role(tp, broker_id, partition, state)
         ends[broker_id] = partition.log.log_end_offset, partition.log.high_watermark
     for broker_id, server in servers.items():
-        # The order to delete a replica dies with the controller that gave it, as in Kafka: a stopped log may stay.
+        # A controller's request to delete a replica is lost if it dies, as in Kafka: a stopped log may stay.
         stray = server.replicas.replicas.partitions.get(tp) if broker_id not in state.replicas else None
         if stray is not None and stray.role is not Role.NONE:
             yield f"broker {broker_id} is {stray.role.value} of {tp}, of which it is no replica"
@@ -100,7 +100,7 @@ def _role(tp: TopicPartition, broker_id: int, partition: Partition, state: Leade
 
 
 def leftovers(nodes: Mapping[str, Znode]) -> list[str]:
-    """Members that groups with a coordinator still have, though no client lives any more; ``nodes``: of ZooKeeper."""
+    """Members of groups with a coordinator that are left although no client lives; ``nodes``: ZooKeeper's tree."""
     found = []
     for path, node in nodes.items():
         match = _GENERATION.match(path)
@@ -113,7 +113,7 @@ def leftovers(nodes: Mapping[str, Znode]) -> list[str]:
 
 
 def entries(folder: Path) -> tuple[LogEntry, ...]:
-    """All records and markers in the segments of a partition's folder. Raises ``LookupError`` where one is corrupt."""
+    """All records and markers in the segments of a partition's folder. Raises ``LookupError`` if one is corrupt."""
     found = []
     for segment in sorted(folder.glob("*.log")):
         data = memoryview(segment.read_bytes())

@@ -1,4 +1,4 @@
-"""How often each kind of disorder met each guarantee in the histories of some seeds, as a table. Pure.
+"""How often each scenario met each guarantee in the histories of some seeds, as a table. Pure.
 
 Answers to: nothing in Kafka. Plans follow from seeds alone, so nothing has to be run for it.
 """
@@ -20,7 +20,7 @@ GUARANTEES: Final[dict[str, frozenset[str]]] = {
     "compaction": frozenset({"keyed", "keyed-transactional"}),
     "administration": frozenset({"administrator", "to-spare-topics"}),
 }
-"""What a history can prove → the kinds of clients that prove it."""
+"""Guarantees that a history can prove → the kinds of clients that prove them."""
 
 
 def coverage(seeds: Iterable[int]) -> str:

@@ -1,11 +1,11 @@
-"""A simulated disk: what a process wrote, what of it was synced, and what lost power leaves. Deterministic.
+"""A simulated disk: the writes of processes, the synced part of them, and the losses of a power failure. Deterministic.
 
 Answers to: a file system such as ext4 in ordered mode, and harsher than that.
 
-The files are real ones, so that whatever reads them by descriptor (``sendfile``) works as it does. Beside them the disk
+The files are real ones, so that readers by descriptor (``sendfile``) work as always. In addition the disk
 keeps, for every file, how to undo each write since its last fsync, and for every folder, how to undo each new, renamed
-or removed name since its last sync. A killed process loses nothing. Lost power cuts each of these lists at some point
-of its own, and a file may end in a part of its next write, or in zeros where only its size was written.
+or removed name since its last sync. A killed process loses nothing. A power failure cuts each of these lists at a
+random point, and a file may end in a part of its next write, or in zeros where only its size was written.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from kafkalite.log.file_system import FileSystem
 
 _BLOCKS = (512, 4096)
-"""Sizes of what a disk writes as one."""
+"""Sizes of the units that a disk writes atomically."""
 _TORN = 0.4
 """How often the first write that is lost leaves some of its blocks."""
 _TORN_INSIDE = 0.5
@@ -53,11 +53,11 @@ class _File:
         self.unsynced: list[_Write] = []
         self.content: bytes | None = None
         self.doomed = False
-        """An fsync has failed: what was not on the disk by then is on it never."""
+        """An fsync has failed: data that were not on the disk by then will never be on it."""
 
 
 class _Folder:
-    """One folder: its names, and for each change since its last sync, which names stood for what before."""
+    """One folder: its names, and for each change since its last sync the former meaning of the changed names."""
 
     __slots__ = ("entries", "unsynced")
 
@@ -67,9 +67,9 @@ class _Folder:
 
 
 class SimDisk:
-    """The disk of one machine; a process gets at it by a :meth:`mount` of its own.
+    """The disk of one machine; each process has its own :meth:`mount`.
 
-    ``time_ms`` is the machine's time of day. What is in a folder when the disk first meets it counts as synced.
+    ``time_ms`` is the machine's time of day. Existing content of a folder counts as synced when the disk first uses it.
     """
 
     def __init__(self, time_ms: Callable[[], int]) -> None:
@@ -95,11 +95,11 @@ class SimDisk:
         return self._mount
 
     def process_died(self) -> None:
-        """The process was killed: what it wrote stays, its locks are free, and it does nothing any more."""
+        """The process was killed: its writes stay, its locks are free, and its later calls have no effect."""
         self._end_process()
 
     def power_lost(self, rng: random.Random) -> None:
-        """The process is gone, and what was not synced is there in part."""
+        """The process ended with a power failure: writes that were not synced are kept in part."""
         self._end_process()
         self._folders.clear()
         for path, root in sorted(self._roots.items()):
@@ -134,7 +134,7 @@ class SimDisk:
         self._broken.clear()
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
-        """Change one bit (0 to 7) of the byte at ``position``, of which the file system knows nothing."""
+        """Change one bit (0 to 7) of the byte at ``position``, without the file system's knowledge."""
         with open(path, "r+b") as file:
             file.seek(position)
             byte = file.read(1)[0] ^ (1 << bit)
@@ -142,7 +142,7 @@ class SimDisk:
             file.write(bytes((byte,)))
 
     def check_io(self, kind: str) -> None:
-        """Raises ``OSError`` where an operation of that kind fails now."""
+        """Raises ``OSError`` if an operation of that kind must fail now."""
         if self._broken:
             left = self._broken.get(kind)
             if left is not None:
@@ -418,14 +418,14 @@ class DiskMount(FileSystem):
         file.modified_ms = self._disk.time_ms()
 
     def is_cached(self, fd: int, position: int, count: int) -> bool:  # noqa: ARG002
-        """All of it is: what the real page cache holds differs from run to run."""
+        """Always the whole range, because the real page cache differs from run to run."""
         return True
 
     def read_ahead(self, fd: int) -> None:
-        """Needless."""
+        """Does nothing."""
 
     def space(self, path: str) -> tuple[int, int]:  # noqa: ARG002
-        """The same on every machine that the simulation runs on, but for what :meth:`SimDisk.fill` left."""
+        """The same value on every machine, apart from :meth:`SimDisk.fill`."""
         room = self._disk.room
         return SPACE, SPACE if room is None else max(0, room)
 
@@ -454,7 +454,7 @@ class DiskMount(FileSystem):
         self._disk.created(path, _Folder())
 
     def make_dirs(self, path: str) -> None:
-        """See :class:`FileSystem`; a folder that is made so is there for good."""
+        """See :class:`FileSystem`; a folder created so counts as synced."""
         if not self._dead:
             super().make_dirs(path)
             self._disk.folder(path)
@@ -530,7 +530,7 @@ class DiskMount(FileSystem):
     # -- locks
 
     def lock(self, path: str) -> int | None:
-        """See :class:`FileSystem`; another machine's locks are none of ours."""
+        """See :class:`FileSystem`; locks of other machines do not matter."""
         if self._dead or path in self._disk.locked:
             return None
         self._disk.locked[path] = None

@@ -1,9 +1,9 @@
-"""What a log says of the disk is held against what its disk has synced.
+"""Compares a log's claims about its disk with what the disk has synced.
 
 Answers to: nothing in Kafka. Deterministic: it looks at logs and disks and changes nothing.
 
-A recovery point promises that a start need not look at what lies below it. The promise is broken long before lost power
-shows it, so it is checked whenever the recovery point or the log's end was set.
+A recovery point promises that a start need not read the log below it. The promise is broken long before a power
+failure shows it, so it is checked whenever the recovery point or the log's end changes.
 """
 
 from __future__ import annotations

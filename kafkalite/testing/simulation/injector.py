@@ -1,4 +1,4 @@
-"""Every fault of a history goes through here: counted, told in the story, and healed at the end.
+"""All faults of a history go through this module: counted, recorded in the story, and healed at the end.
 
 Answers to: nothing in Kafka; the nemesis of Jepsen's tests. Deterministic.
 """
@@ -35,18 +35,18 @@ from kafkalite.zk.znodes.claims import CONTROLLER
 _LOOK = 0.05
 """Virtual seconds between two looks at a condition."""
 _LOOK_AT_DISK = 0.002
-"""The same where what is waited for passes at once."""
+"""The same for conditions that pass quickly."""
 _SHUTDOWN = 8.0
 """Virtual seconds that a controlled shutdown may take before the process is killed."""
 
 
 class LossBudget:
-    """Which machine may lose records, by lost power or a failing disk: none while another one misses what it lost.
+    """The machines that may lose records by a power failure or a failing disk: none while another one lacks records.
 
-    acks=all promises a record for as long as one member of the ISR keeps it. So a machine may lose records where each
+    acks=all promises a record as long as one member of the ISR keeps it. So a machine may lose records if each
     of its partitions has another member that lives and whose machine lost nothing since it was last known to be in
-    sync, and while no other machine still misses records. Nothing is known of what a disk keeps that failed to sync, so
-    the broker starts uncleanly after it. Processes may be killed at any time: their machines keep what was written.
+    sync, and if no other machine still lacks records. The content of a disk that failed to sync is unknown, so
+    the broker starts uncleanly after it. Processes may be killed at any time, because their machines keep their writes.
     """
 
     def __init__(self, cluster: SimCluster, topology: Topology) -> None:
@@ -105,8 +105,8 @@ class LossBudget:
     def _is_kept_without(self, broker: int, state: LeaderAndIsr) -> bool:
         """Whether a member of the ISR other than ``broker`` lives and did not start uncleanly since it was in sync.
 
-        A machine that never lost anything keeps all, also where the state does not say so: a broker that writes wrong
-        states must not spare the machines their losses.
+        A machine that never lost anything keeps all records, even if the state does not say so: a broker that writes
+        wrong states must not protect the machines from losses.
         """
         recorded = dict(state.unclean_start_epochs)
         for other in self._staying(state):
@@ -116,7 +116,7 @@ class LossBudget:
         return False
 
     def _staying(self, state: LeaderAndIsr) -> list[int]:
-        """The members of the ISR that its leader is not about to take out: such a write may be under way."""
+        """The members of the ISR that its leader is not about to remove: such a write may be under way."""
         machine = self._cluster.brokers.get(state.leader)
         leader = None if machine is None else machine.last_partition(state.topic_partition)
         if leader is None or not leader.isr.is_pending:
@@ -180,7 +180,7 @@ class _FlippedBit:
 
 
 class SlowFlush(NamedTuple):
-    """A flush that the disk has done, and whose outcome the process does not know before :meth:`finish`."""
+    """A flush that the disk has completed, and of which the process learns in :meth:`finish`."""
 
     log: Log
     work: FlushWork
@@ -198,7 +198,7 @@ class SlowFlush(NamedTuple):
 
 
 class FaultInjector:
-    """What a scenario may look at and do. Methods are harmless where another scenario was faster.
+    """The faults and views of a scenario. Methods have no effect if another scenario was faster.
 
     ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power, ``shortened`` the
     brokers that lost power while they served and have not registered since, ``tolerated`` which errors of clients the

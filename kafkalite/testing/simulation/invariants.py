@@ -1,4 +1,4 @@
-"""What must hold of every transaction that ZooKeeper commits, checked while a history runs.
+"""The rules for every transaction that ZooKeeper commits, checked while a history runs.
 
 Answers to: nothing in Kafka. Pure: a fold over the committed changes of znodes.
 
@@ -31,7 +31,7 @@ _CLAIM_EPOCH: Final = "/coordinator_epoch"
 
 
 class Kind(Enum):
-    """What became of a znode."""
+    """The change of a znode."""
 
     CREATED = "created"
     CHANGED = "changed"
@@ -65,7 +65,7 @@ class _Led(NamedTuple):
 
 
 class ZnodeInvariants:
-    """Remembers what the rules need of the tree; :meth:`committed` takes one transaction and returns what it broke.
+    """Keeps the parts of the tree that the rules need; :meth:`committed` takes a transaction and returns its breaches.
 
     ``shortened``: the brokers that have lost power since they registered; one that registers is taken out.
     """
@@ -88,7 +88,7 @@ class ZnodeInvariants:
         )
 
     def committed(self, zxid: int, changes: Iterable[ZnodeChange]) -> list[str]:
-        """What the transaction ``zxid`` broke, a line each; nothing where all rules hold."""
+        """The breaches of the transaction ``zxid``, a line each; none if all rules hold."""
         self._found = []
         changed = list(changes)
         paths = {change.path for change in changed if change.kind is not Kind.DELETED}
@@ -102,7 +102,7 @@ class ZnodeInvariants:
     def _take(self, change: ZnodeChange, paths: set[str]) -> None:
         path = change.path
         if path == claims.CONTROLLER_EPOCH:
-            # A controller that goes on after a lost connection writes its number again: only a claim raises it.
+            # A controller that continues after a lost connection writes its number again: only a claim raises it.
             self._ascends(change, may_stay=claims.CONTROLLER not in paths)
         elif path.endswith(_CLAIM_EPOCH):
             self._ascends(change)
@@ -232,7 +232,7 @@ class ZnodeInvariants:
             self._producers.pop(path, None)
             return
         if not change.data:
-            return  # made for a producer whose InitProducerId is under way
+            return  # created for a producer whose InitProducerId is in progress
         metadata = transactions.decode_transaction(path, change.data, match[1])
         producer = metadata.producer_id, metadata.producer_epoch
         before = self._producers.get(path)

@@ -1,9 +1,9 @@
-"""A follower that joins an ISR has all that its leader had when its epoch began, in the log that it has now.
+"""A follower that joins an ISR must have all records that its leader had at the beginning of the leader epoch.
 
 Answers to: nothing in Kafka (KAFKA-7128, KIP-903). Deterministic.
 
-A follower that joins too early catches up at once where its leader lives on: the end of a history shows the breach only
-where the leader dies in between.
+A follower that joins too early catches up at once if its leader lives on: the end of a history shows the breach only
+if the leader dies in between.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Which replicas have to keep what was acknowledged, looked at while a history runs.
+"""The replicas that must keep acknowledged records, checked while a history runs.
 
 Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
 
-A record that is acknowledged with acks=all, or that lies below the leader's high watermark, is in the logs of the
-leader and of every member of the ISR: so by Kafka's own rules for the high watermark, for joining an ISR, and for
-elections. The end of a history shows a breach only where the wrong replica is elected afterwards; here it shows at
+A record that is acknowledged with acks=all, or that is below the leader's high watermark, is in the logs of the
+leader and of every member of the ISR: this follows from Kafka's rules for the high watermark, for joining an ISR, and
+for elections. The end of a history shows a breach only if the wrong replica is elected afterwards; here it shows at
 once.
 """
 
@@ -20,7 +20,7 @@ from kafkalite.testing.simulation.cluster import SimCluster
 
 
 class Keepers:
-    """The last acknowledged offset of each partition, and its high watermark, held against the logs of its ISR.
+    """Compares the last acknowledged offset and the high watermark of each partition with the logs of its ISR.
 
     ``power_losses``: how often each machine has lost power. A member whose machine did is not blamed until it has left
     the ISR, because the controller can only learn of it later; nor is it allowed to lead meanwhile. The same holds of a

@@ -1,4 +1,4 @@
-"""A leader takes a follower that stays behind out of the ISR, or its partition takes no records any more.
+"""A leader must remove a lagging follower from the ISR, because otherwise its partition accepts no more records.
 
 Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
 """

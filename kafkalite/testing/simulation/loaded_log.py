@@ -1,4 +1,4 @@
-"""What has to hold of a log in itself, whatever happened to the process and the machine before.
+"""The rules for a log by itself, after any end of the process or the machine before.
 
 Answers to: nothing in Kafka. Deterministic.
 """
@@ -25,7 +25,7 @@ from kafkalite.testing.simulation.durability import Durability
 
 
 def check_loaded_log(log: Log) -> list[str]:
-    """What is wrong with ``log``, to which nothing is being appended.
+    """The errors of ``log``, while nothing is appended to it.
 
     Every batch is whole, intact and at its place, and nothing follows the last one; indexes, leader epochs, producers
     and aborted transactions are those of the batches; the recovery point is not above the end. Holes are allowed only
@@ -48,7 +48,7 @@ def check_loaded_log(log: Log) -> list[str]:
 
 
 def check_cut_log(log: Log) -> list[str]:
-    """What is wrong with ``log``, which was truncated right now: it knows of nothing that it no longer has."""
+    """The errors of ``log``, which was just truncated: it must not refer to removed entries."""
     faults = check_loaded_log(log)
     end = log.log_end_offset
     left = [(epoch, start) for epoch, start in log.epochs.entries if start >= end]
@@ -78,7 +78,7 @@ def checked_logs(tell: Callable[[str], object], durability: Durability) -> Itera
         was_cut = truncate_to(self, offset)
         if was_cut:
             durability.truncated(self)
-            # A disk that fails to read shows nothing.
+            # A disk that fails to read proves nothing.
             with suppress(OSError):
                 for fault in check_cut_log(self):
                     tell(f"truncated: {fault}")

@@ -1,9 +1,9 @@
-"""What one history is made of: settings, topics, clients and disorder, drawn from one seed.
+"""The parts of one history: settings, topics, clients and faults, drawn from one seed.
 
 Answers to: nothing in Kafka; swarm testing (Groce and others, 2012). Pure.
 
-Weights are drawn anew for every history, because a history with few kinds of faults goes deeper than one with a little
-of each. Every step has a random source of its own, so that leaving a step out changes no other step.
+Weights are drawn again for every history, because a history with few kinds of faults goes deeper than one with a little
+of each. Every step has its own random source, so that leaving a step out changes no other step.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What coordinators of groups and of transactions tell, held against what ZooKeeper and the logs have by then.
+"""The answers of the coordinators of groups and transactions, compared with ZooKeeper and the logs at that moment.
 
 Answers to: nothing in Kafka. Pure: a fold over the committed changes of znodes and the events of clients.
 
-A coordinator answers once what it says is durable: an offset, a generation, a decision, a marker. That it did so too
-early shows to clients only where it dies in the moment between; here it shows at once.
+A coordinator answers once the offset, generation, decision or marker of the answer is durable. A premature answer
+shows to clients only if the coordinator dies in the moment between; here it shows at once.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Answers to: ``twisted.internet.interfaces.{IReactorCore,IReactorTime,IReactorFDSet,IReactorTCP}`` in part.
 
-Readiness is level-triggered, as with epoll: as long as a socket that is watched can be read or written, its turn comes
-again. The control plane's transports are Twisted's own, on simulated sockets.
+Readiness is level-triggered, as with epoll: a watched socket that can be read or written is called
+repeatedly. The control plane's transports are Twisted's own, on simulated sockets.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A broker that reaches ZooKeeper is registered there, or nothing is elected on it any more.
+"""A connected broker must register in ZooKeeper, because otherwise no partition can be led by it.
 
 Answers to: nothing in Kafka. Pure: it looks at the brokers and changes nothing.
 
-The end of a history shows a broker that gave up only where its session lasts until then.
+The end of a history shows a broker that gave up only if its session lasts until then.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Answers to: nothing in Kafka; a test of Jepsen. Deterministic.
 
-A history has four parts: the brokers start and topics are made; clients work while the cluster is disturbed; everything
-is healed and has :data:`~kafkalite.testing.simulation.plan.HEALING` virtual seconds to become whole again, with work
-going on; at the end everything is read once more and held against what the clients were told.
+A history has four parts: the brokers start and topics are created; clients work while faults are injected; all faults
+are healed and the cluster has :data:`~kafkalite.testing.simulation.plan.HEALING` virtual seconds to converge, while the
+clients go on; at the end all records are read again and compared with what the clients were told.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _PROBE = "probe"
 
 @dataclass
 class HistoryOutcome:
-    """What one history came to. ``violations`` is empty where everything held."""
+    """The outcome of one history. ``violations`` is empty if all rules held."""
 
     seed: int
     violations: list[str] = field(default_factory=list)
@@ -396,7 +396,7 @@ class _History:
 
     def _note(self, event: Event) -> None:
         if isinstance(event, OffsetFetched) and not self._promises.is_coordinator(event.group, event.broker):
-            # A broker that has not heard yet that its claim has ended shows the offsets of before. No member goes on
+            # A broker that does not know yet that its claim has ended answers the former offsets. No member goes on
             # from them, because it is fenced when it joins.
             return
         self._events.append(event)

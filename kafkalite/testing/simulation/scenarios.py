@@ -1,11 +1,11 @@
-"""The disorder of a history: single faults, and pieces composed of several that belong together.
+"""The faults of a history: single ones, and scenarios composed of several that belong together.
 
-Answers to: nothing in Kafka; the nemeses of Jepsen's tests. Deterministic: what a piece does follows from its own
-random source and from the state of the cluster at that moment.
+Answers to: nothing in Kafka; the nemeses of Jepsen's tests. Deterministic: a scenario depends only on its own
+random source and on the state of the cluster at that moment.
 
-Uniform faults find little: most defects need two or three things in one order. Each composed piece below is named after
-the trap, or after the bug in a real system, that it came from. A piece heals what it broke; pieces run side by side, so
-each step of a piece must be harmless where another piece was faster.
+Uniform faults find little: most defects need two or three events in one order. Each composed scenario below is named
+after the trap, or after the bug in a real system, that it came from. A scenario heals its own faults; scenarios run
+concurrently, so each step of one must be harmless if another one was faster.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ async def restart_a_broker(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario("power", single=True)
 async def lose_power_of_a_machine(inject: FaultInjector, rng: random.Random) -> None:
-    """What was not synced is gone; other machines notice by silence alone."""
+    """Data that were not synced are lost; other machines notice only by silence."""
     broker = rng.choice(inject.brokers)
     if inject.lose_power(broker):
         await inject.sleep(rng.uniform(0.1, 8))
@@ -132,7 +132,7 @@ async def pause_a_broker(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def pause_clients(inject: FaultInjector, rng: random.Random) -> None:
-    """Clients sleep through rebalances, or through the ends of their transactions, and go on as if nothing were."""
+    """Clients sleep through rebalances, or through the ends of their transactions, and then go on as before."""
     clients = inject.clients()
     sleepers = rng.sample(clients, rng.randint(1, max(1, len(clients) // 2)))
     for client in sleepers:
@@ -145,7 +145,7 @@ async def pause_clients(inject: FaultInjector, rng: random.Random) -> None:
 
 @_scenario(single=True)
 async def lose_answers_of_a_broker(inject: FaultInjector, rng: random.Random) -> None:
-    """What the clients ask of one broker is done, and they do not hear of it: they ask again."""
+    """One broker carries out its clients' requests, but its answers do not arrive: the clients ask again."""
     broker = rng.choice(inject.brokers)
     for _ in range(rng.randint(1, 3)):
         inject.hold_answers(broker)
@@ -241,7 +241,7 @@ async def reset_zookeeper_connections(inject: FaultInjector, rng: random.Random)
 
 @_scenario(single=True)
 async def expire_a_session(inject: FaultInjector, rng: random.Random) -> None:
-    """ZooKeeper ends a session whose broker is well, with whatever it had under way."""
+    """ZooKeeper expires the session of a healthy broker, with its requests in progress."""
     inject.expire_session(rng.choice(inject.brokers))
 
 

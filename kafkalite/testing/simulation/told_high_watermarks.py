@@ -2,7 +2,7 @@
 
 Answers to: nothing in Kafka (KIP-227 lets a leader leave out what it has told before). Deterministic.
 
-The end of a history does not show what was not told, where later records or another leader epoch told it.
+The end of a history does not show a missing high watermark if later records or another leader epoch brought it.
 """
 
 from __future__ import annotations

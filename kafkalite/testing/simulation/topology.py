@@ -1,4 +1,4 @@
-"""What ZooKeeper says of the cluster at this moment, read from the simulated tree past all clients. Pure.
+"""The state of the cluster in ZooKeeper at this moment, read directly from the simulated tree. Pure.
 
 Answers to: ``zookeeper-shell.sh``.
 """

@@ -489,7 +489,7 @@ class SimSocket:
         """Bytes, or what ends the direction, came from ``source``."""
         if self.is_gone or self._closed:
             if self.host.is_up and item.__class__ is bytes and source.out is not None and not source.is_gone:
-                # Nobody has this connection any more, and says so.
+                # No process has this connection any more, so the kernel answers with a reset.
                 self._network.travel(self.host.name, source.host.name, lambda: source.fail(errno.ECONNRESET))
             return
         if isinstance(item, bytes):

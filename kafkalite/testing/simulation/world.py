@@ -6,7 +6,7 @@ One seed decides everything. Chance is drawn from streams by purpose (:meth:`Wor
 changes nothing that others draw. Events of one instant happen in the order in which they were planned. A digest of all
 events (:meth:`World.digest`) is the trace: two runs of one seed have the same.
 
-Whatever belongs to a process is an event of its :class:`Life`. A paused life's events are held back; a dead one's never
+Everything in a process is an event of its :class:`Life`. A paused life's events are held back; a dead one's never
 happen, and its objects are kept in a graveyard, because a killed process runs no finalizer and no ``finally``.
 """
 
@@ -387,7 +387,7 @@ class Life:
         self._end(self.at_death + self.at_end, how)
 
     def lose_power(self) -> None:
-        """The machine goes, and the process with it: nobody is told."""
+        """The machine loses power, and its process ends: no peer is told."""
         self._end(self.at_end, "lost power")
 
     def end_world(self) -> None:
@@ -429,7 +429,7 @@ class _Capture(logging.Handler):
         self._world.log_line(record.levelno, record.name.removeprefix("kafkalite."), record.getMessage(), failure)
 
     def twisted_event(self, event: dict[str, Any]) -> None:
-        """A failure that only Twisted saw: a Deferred's that nobody took."""
+        """A failure that only Twisted saw: that of a Deferred without an error handler."""
         failure = event.get("log_failure")
         if failure is not None:
             self._world.log_line(logging.ERROR, "twisted", str(failure.value), failure.value)

@@ -136,7 +136,7 @@ class Administrator:
 
     async def _act(self, name: str) -> None:
         code = await self._actions[name]()
-        # What is there may have changed by it.
+        # The request may have changed topics and leaders.
         self._admin.cluster.request_update()
         if code is E.NONE:
             self.done[name] = self.done.get(name, 0) + 1

@@ -89,7 +89,7 @@ def assign_sticky(
     for member in sorted(members):
         for partition in members[member].owned:
             claims.setdefault(partition, []).append(member)
-    # Claimed by two, by one that was fenced and by its successor, it is nobody's.
+    # A partition that two members claim, such as a fenced one and its successor, has no owner.
     owners = {partition: claimants[0] for partition, claimants in claims.items() if len(claimants) == 1}
     most = -(-len(every) // len(members)) if members else 0
     loose: list[TopicPartition] = []

@@ -1,4 +1,4 @@
-"""Records that carry their identity, so that whoever reads one knows which it is.
+"""Records that carry their identity, so that a reader knows which record it has read.
 
 Answers to: nothing in Kafka; the values of a Jepsen workload. Pure.
 """

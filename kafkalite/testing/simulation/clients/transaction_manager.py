@@ -44,7 +44,7 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class GroupMembership:
-    """As whom offsets are committed (KIP-447); by default as nobody of the group."""
+    """The member as which offsets are committed (KIP-447); by default no member of the group."""
 
     group: str
     member_id: str = ""

@@ -12,32 +12,32 @@ BUGS: Final = (
     PlantedBug(
         "commit-in-any-generation",
         _ROOM,
-        "coordinator/group/requests.py",
-        "        error = _check_generation(group, member_id, instance_id, generation)\n"
-        "        if error is not ErrorCode.NONE or transactional:\n",
-        "        error = check_member(group, member_id, instance_id)\n"
-        "        if error is not ErrorCode.NONE or transactional:\n",
+        "coordinator/group/group_metadata.py",
+        "            error = self._check_generation(member_id, instance_id, generation)\n"
+        "            if error is not ErrorCode.NONE or transactional:\n",
+        "            error = self._check_member(member_id, instance_id)\n"
+        "            if error is not ErrorCode.NONE or transactional:\n",
         "a member commits in the present generation only",
         "rebalances",
     ),
     PlantedBug(
         "commit-of-former-members",
         _ROOM,
-        "coordinator/group/requests.py",
-        "        error = _check_generation(group, member_id, instance_id, generation)\n"
-        "        if error is not ErrorCode.NONE or transactional:\n",
-        "        error = ErrorCode.NONE\n        if transactional:\n",
+        "coordinator/group/group_metadata.py",
+        "            error = self._check_generation(member_id, instance_id, generation)\n"
+        "            if error is not ErrorCode.NONE or transactional:\n",
+        "            error = ErrorCode.NONE\n            if transactional:\n",
         "who is no member any more commits nothing",
         "members that sleep through a rebalance",
     ),
     PlantedBug(
         "heartbeat-in-any-generation",
         _ROOM,
-        "coordinator/group/requests.py",
-        "    error = _check_generation(group, request.member_id, request.instance_id, request.generation)\n"
-        "    if error is not ErrorCode.NONE:\n        return error\n    group.touch(",
-        "    error = check_member(group, request.member_id, request.instance_id)\n"
-        "    if error is not ErrorCode.NONE:\n        return error\n    group.touch(",
+        "coordinator/group/group_metadata.py",
+        "        error = self._check_generation(request.member_id, request.instance_id, request.generation)\n"
+        "        if error is not ErrorCode.NONE:\n            return error\n        self._touch(",
+        "        error = self._check_member(request.member_id, request.instance_id)\n"
+        "        if error is not ErrorCode.NONE:\n            return error\n        self._touch(",
         "a member of a generation that is over learns it by its heartbeat",
         "rebalances that a member did not hear of",
     ),
@@ -93,19 +93,19 @@ BUGS: Final = (
     PlantedBug(
         "generations-begin-anew",
         _ROOM,
-        "coordinator/group/persistence.py",
-        "    group.generation = generation.number\n    group.protocol_type",
-        "    group.protocol_type",
+        "coordinator/group/group_metadata.py",
+        "        group._generation = generation.number\n        group._protocol_type",
+        "        group._protocol_type",
         "a new coordinator goes on with the generation of the former one",
         "a coordinator dies",
     ),
     PlantedBug(
         "assignment-given-out-early",
         _ROOM,
-        "coordinator/group/persistence.py",
-        "    group.emit(StoreGeneration(StoreKind.ASSIGNMENT, group.snapshot(), records))\n",
-        "    group.emit(StoreGeneration(StoreKind.ASSIGNMENT, group.snapshot(), records))\n"
-        "    group.become_stable({record.member_id: record.assignment for record in records}, 0.0)\n",
+        "coordinator/group/group_metadata.py",
+        "        self._emit(StoreGeneration(StoreKind.ASSIGNMENT, self._snapshot(), records))\n",
+        "        self._emit(StoreGeneration(StoreKind.ASSIGNMENT, self._snapshot(), records))\n"
+        "        self._become_stable({record.member_id: record.assignment for record in records}, 0.0)\n",
         "an assignment is given out once it is durable",
         "a coordinator dies during a rebalance",
     ),
@@ -129,9 +129,9 @@ BUGS: Final = (
     PlantedBug(
         "static-double-is-not-fenced",
         _ROOM,
-        "coordinator/group/requests.py",
-        "        if current != member_id:\n            return ErrorCode.FENCED_INSTANCE_ID\n",
-        "        if current != member_id:\n            return ErrorCode.NONE\n",
+        "coordinator/group/group_metadata.py",
+        "            if current != member_id:\n                return ErrorCode.FENCED_INSTANCE_ID\n",
+        "            if current != member_id:\n                return ErrorCode.NONE\n",
         "of two members with one instance id the older one is fenced",
         "a static member that restarts while it still runs",
     ),

@@ -29,7 +29,9 @@ BUGS: Final = (
         "            await self._carry_out(partition, entry, decision)\n"
         "        else:\n"
         '            spawn(self._later(partition, entry, decision), "ending a transaction")\n\n'
-        "    async def _later(self, partition: StatePartition, entry: Entry, decision: core.Decision) -> None:\n"
+        "    async def _later(\n"
+        "        self, partition: StatePartition, entry: TransactionalIdEntry, decision: transitions.Transition\n"
+        "    ) -> None:\n"
         "        try:\n"
         "            await self._carry_out(partition, entry, decision)\n"
         "        except ApiError as error:\n"
@@ -137,7 +139,7 @@ BUGS: Final = (
         _ROOM,
         "coordinator/transaction/transitions.py",
         "    if metadata.state is prepared:\n        return Transition(ErrorCode.CONCURRENT_TRANSACTIONS)\n",
-        "    if metadata.state in DECIDED:\n        return Decision()\n",
+        "    if metadata.state in DECIDED:\n        return Transition()\n",
         "two lines: a transaction that is decided one way is not confirmed the other way",
         "a transaction that timed out while its producer commits",
         (

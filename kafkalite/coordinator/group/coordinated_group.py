@@ -15,12 +15,7 @@ from typing import Any
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, Lane
-from kafkalite.coordinator.group import requests
-from kafkalite.coordinator.group.deadlines import excuse, tick
-from kafkalite.coordinator.group.effects import StoreGeneration, StoreKind
 from kafkalite.coordinator.group.group_metadata import GroupMetadata
-from kafkalite.coordinator.group.joining import join
-from kafkalite.coordinator.group.persistence import stored
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import (
     HeartbeatRequest,
@@ -28,6 +23,8 @@ from kafkalite.coordinator.group.values import (
     JoinRequest,
     LeaveAnswer,
     LeavingMember,
+    StoreGeneration,
+    StoreKind,
     SyncAnswer,
     SyncRequest,
 )
@@ -68,7 +65,7 @@ class CoordinatedGroup:
     async def join(self, request: JoinRequest, fresh_id: str) -> JoinAnswer:
         """Serve a JoinGroup; ``fresh_id`` is the member id for a member that needs one."""
         ticket, waiting = self._wait()
-        join(self.core, ticket, request, fresh_id, self._clock.monotonic())
+        self.core.join(ticket, request, fresh_id, self._clock.monotonic())
         self._settle()
         answer: JoinAnswer = await waiting
         return answer
@@ -76,18 +73,18 @@ class CoordinatedGroup:
     async def sync(self, request: SyncRequest) -> SyncAnswer:
         """Serve a SyncGroup."""
         ticket, waiting = self._wait()
-        requests.sync(self.core, ticket, request, self._clock.monotonic())
+        self.core.sync(ticket, request, self._clock.monotonic())
         self._settle()
         answer: SyncAnswer = await waiting
         return answer
 
     def heartbeat(self, request: HeartbeatRequest) -> ErrorCode:
         """Serve a Heartbeat; it needs no timer and no write, because it only moves a deadline away."""
-        return requests.heartbeat(self.core, request, self._clock.monotonic())
+        return self.core.heartbeat(request, self._clock.monotonic())
 
     def leave(self, members: Sequence[LeavingMember]) -> LeaveAnswer:
         """Serve a LeaveGroup."""
-        answer = requests.leave(self.core, members, self._clock.monotonic())
+        answer = self.core.leave(members, self._clock.monotonic())
         self._settle()
         return answer
 
@@ -96,7 +93,7 @@ class CoordinatedGroup:
     ) -> ErrorCode:
         """Whether that member may commit offsets now."""
         now = self._clock.monotonic()
-        return requests.check_commit(self.core, member_id, generation, instance_id, now, transactional=transactional)
+        return self.core.check_commit(member_id, generation, instance_id, now, transactional=transactional)
 
     def lost(self) -> None:
         """A write has found that the claim is lost."""
@@ -118,7 +115,7 @@ class CoordinatedGroup:
 
     def _settle(self) -> None:
         """Carry out the core's effects after its step, because an answered client may send a request at once."""
-        effects = self.core.take()
+        effects = self.core.take_effects()
         self._arm()
         for effect in effects:
             if isinstance(effect, StoreGeneration):
@@ -129,7 +126,7 @@ class CoordinatedGroup:
     def _dated(self, store: StoreGeneration) -> StoreGeneration:
         now = self._clock.time_ms()
         if store.kind is StoreKind.EMPTY:
-            self.core.empty_since_ms = now
+            self.core.set_empty_since(now)
         return replace(store, generation=replace(store.generation, timestamp_ms=now))
 
     def _arm(self) -> None:
@@ -153,9 +150,9 @@ class CoordinatedGroup:
             log.warning(
                 "group %s: this broker was asleep for %.1f s; members are given that time", self.core.name, late
             )
-            excuse(self.core, late + _ASLEEP, now)
+            self.core.excuse(late + _ASLEEP, now)
         else:
-            tick(self.core, now)
+            self.core.tick(now)
         self._settle()
 
     # Writes, one at a time
@@ -183,7 +180,7 @@ class CoordinatedGroup:
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
                 break
         if self.core.state is not GroupState.DEAD:
-            stored(self.core, store, error, self._clock.monotonic())
+            self.core.stored(store, error, self._clock.monotonic())
             self._settle()
 
     async def _save(self, store: StoreGeneration) -> None:

@@ -13,16 +13,13 @@ from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
-from kafkalite.coordinator.group.group_metadata import GroupMetadata
 from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager
 from kafkalite.coordinator.group.group_offsets import GroupOffsets
 from kafkalite.coordinator.group.old_consumers import OldConsumers
 from kafkalite.coordinator.group.states import GroupState
-from kafkalite.coordinator.group.subscriptions import subscribed_topics
 from kafkalite.coordinator.group.values import (
     GroupDescription,
     GroupListing,
-    MemberDescription,
     OffsetDeleteRequest,
     OffsetErrors,
 )
@@ -64,7 +61,7 @@ class GroupAdmin:
                 return GroupDescription(group, state=GroupState.DEAD.value)
         except ApiError as error:
             return GroupDescription(group, error.code)
-        return description(hosted.core)
+        return hosted.core.description()
 
     async def list_groups(self, states: Sequence[str], types: Sequence[str]) -> list[GroupListing]:
         """The groups that this broker coordinates, and those without a coordinator that it would claim.
@@ -73,7 +70,7 @@ class GroupAdmin:
         """
         if types and CLASSIC not in (kind.lower() for kind in types):
             return []
-        found = [listing(hosted.core) for hosted in self._host.hosted.values()]
+        found = [hosted.core.listing() for hosted in self._host.hosted.values()]
         try:
             found += await gather([self._unclaimed(name) for name in await self._ours_unclaimed()])
         except ZkError as error:
@@ -133,7 +130,7 @@ class GroupAdmin:
         if core.state is GroupState.EMPTY:
             topics = frozenset[str]()
         elif core.state is GroupState.STABLE:
-            subscribed = subscribed_topics(core)
+            subscribed = core.subscribed_topics()
             if subscribed is None:
                 return False
             topics = frozenset(subscribed)
@@ -164,14 +161,14 @@ class GroupAdmin:
     async def _is_something(self, hosted: CoordinatedGroup) -> bool:
         """Whether the group exists; a claim alone, without members or offsets, does not make a group."""
         core = hosted.core
-        if core.generation or core.state is not GroupState.EMPTY or core.members.pending:
+        if core.generation or not core.is_vacant:
             return True
         return await self._old_consumers(hosted) or await self._group_offsets.any(core.name)
 
     async def _has_members(self, hosted: CoordinatedGroup) -> bool:
         if await self._old_consumers(hosted):
             return True
-        return hosted.core.state is not GroupState.EMPTY or bool(hosted.core.members.pending)
+        return not hosted.core.is_vacant
 
     async def _old_consumers(self, hosted: CoordinatedGroup) -> bool:
         try:
@@ -183,7 +180,7 @@ class GroupAdmin:
         async def remove(claim: Claim) -> None:
             await self._offsets.delete_group(hosted.core.name, claim, with_offsets=with_offsets)
 
-        if hosted.core.state is not GroupState.EMPTY or hosted.core.members.pending:
+        if not hosted.core.is_vacant:
             # A member joined while this broker waited for ZooKeeper.
             raise ApiError(ErrorCode.NON_EMPTY_GROUP)
         await self._host.delete(hosted, remove)
@@ -199,31 +196,3 @@ class GroupAdmin:
         generation, has_members = await self._store.overview(name)
         state = GroupState.STABLE if has_members else GroupState.EMPTY
         return GroupListing(name, generation.protocol_type, state.value)
-
-
-def listing(group: GroupMetadata) -> GroupListing:
-    """The group as ListGroups shows it."""
-    return GroupListing(group.name, group.protocol_type, group.state.value)
-
-
-def description(group: GroupMetadata) -> GroupDescription:
-    """The group as DescribeGroups shows it; only a stable group has metadata and assignments."""
-    stable = group.state is GroupState.STABLE
-    members = tuple(
-        MemberDescription(
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            member.metadata(group.protocol) if stable else b"",
-            member.assignment if stable else b"",
-        )
-        for member in group.members
-    )
-    return GroupDescription(
-        group.name,
-        state=group.state.value,
-        protocol_type=group.protocol_type,
-        protocol=group.protocol if stable else "",
-        members=members,
-    )

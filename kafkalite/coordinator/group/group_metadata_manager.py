@@ -16,7 +16,6 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, deferred, gather
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
 from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
-from kafkalite.coordinator.group.persistence import load
 from kafkalite.coordinator.placement import preferred
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.groups import GroupStore
@@ -177,8 +176,7 @@ class GroupMetadataManager:
         except ApiError:
             await self._release(claim)
             raise
-        core = GroupMetadata(group, self._limits)
-        load(core, generation, members, self._clock.monotonic())
+        core = GroupMetadata.load(group, self._limits, generation, members, self._clock.monotonic())
         hosted = CoordinatedGroup(core, claim, self._store, self._clock, self._lost)
         self.hosted[group] = hosted
         log.info(

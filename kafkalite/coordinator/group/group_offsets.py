@@ -13,7 +13,7 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
 from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager
 from kafkalite.coordinator.group.states import GroupState
-from kafkalite.coordinator.group.subscriptions import CONSUMER_PROTOCOL_TYPE, subscribed_topics
+from kafkalite.coordinator.group.subscriptions import CONSUMER_PROTOCOL_TYPE
 from kafkalite.coordinator.group.values import (
     FetchedOffsets,
     OffsetCommitRequest,
@@ -88,7 +88,7 @@ class GroupOffsets:
         if core.state is not GroupState.EMPTY:
             if core.protocol_type != CONSUMER_PROTOCOL_TYPE:
                 raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-            topics = subscribed_topics(core)
+            topics = core.subscribed_topics()
             for partition in request.partitions:
                 if topics is None or partition.topic in topics:
                     answers[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

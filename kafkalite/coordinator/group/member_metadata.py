@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass
 
-from kafkalite.coordinator.group.effects import Ticket
-from kafkalite.coordinator.group.values import Protocols
+from kafkalite.coordinator.group.values import Protocols, Ticket
 from kafkalite.zk.znodes.groups import MemberRecord
 
 NEW_MEMBER_TIMEOUT = 300.0

@@ -1,31 +1,14 @@
-"""The topics to which the members of a group subscribe, if their metadata is a consumer's subscription.
+"""Decodes the topics in a consumer's subscription, the metadata of a member of protocol type ``consumer``.
 
-Answers to: ``GroupMetadata.{isSubscribedToTopic,computeSubscribedTopics}`` and
-``org.apache.kafka.clients.consumer.internals.ConsumerProtocol.deserializeSubscription``. Pure.
+Answers to: ``org.apache.kafka.clients.consumer.internals.ConsumerProtocol.deserializeSubscription``. Pure.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Set
 from typing import Final
 
-from kafkalite.coordinator.group.group_metadata import GroupMetadata
-
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-
-
-def subscribed_topics(group: GroupMetadata) -> Set[str] | None:
-    """The topics to which members of ``group`` subscribe; ``None`` if their metadata cannot be decoded."""
-    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
-        return None
-    topics: set[str] = set()
-    for member in group.members:
-        try:
-            topics |= decode_topics(member.metadata(group.protocol))
-        except ValueError:
-            return None
-    return topics
 
 
 def decode_topics(subscription: bytes) -> set[str]:

@@ -1,18 +1,21 @@
-"""The requests and answers of the group coordinator as values; the handlers in ``apis/`` translate them.
+"""The requests and answers of the group coordinator, and the effects of a group, as values.
 
-Answers to: ``kafka.coordinator.group.{JoinGroupResult,SyncGroupResult,LeaveGroupResult,GroupSummary,GroupOverview}``.
-Pure.
+Answers to: ``kafka.coordinator.group.{JoinGroupResult,SyncGroupResult,LeaveGroupResult,GroupSummary,GroupOverview}``
+and the callbacks ``MemberMetadata.awaitingJoinCallback``, ``awaitingSyncCallback`` and that of
+``GroupMetadataManager.storeGroup``. Pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Final
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
+from kafkalite.zk.znodes.groups import Generation, MemberRecord
 
 UNKNOWN_MEMBER: Final = ""
 """The member id of a member without an id yet, and of a client that is no member."""
@@ -195,3 +198,52 @@ class OffsetDeleteRequest:
 OffsetErrors = dict[TopicPartition, ErrorCode]
 FetchedOffsets = dict[TopicPartition, "OffsetAndMetadata | ErrorCode"]
 """No entry: the group has no offset for that partition."""
+
+
+Ticket = int
+"""Identifies a waiting request to the caller of ``GroupMetadata``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """Answer a JoinGroup."""
+
+    ticket: Ticket
+    answer: JoinAnswer
+
+
+@dataclass(frozen=True, slots=True)
+class Synced:
+    """Answer a SyncGroup."""
+
+    ticket: Ticket
+    answer: SyncAnswer
+
+
+class StoreKind(Enum):
+    """Why a generation is stored, which decides what follows when it is durable."""
+
+    ASSIGNMENT = "assignment"
+    """The leader has assigned: the group becomes stable, and its members are answered."""
+    EMPTY = "empty"
+    """The last member has left."""
+    REPLACEMENT = "replacement"
+    """A static member has restarted and has another member id."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreGeneration:
+    """Make ``generation`` durable, in the order of these effects; then call ``GroupMetadata.stored``.
+
+    ``replaced``: the ids before and after the restart of a static member. ``ticket``: its JoinGroup.
+    """
+
+    kind: StoreKind
+    generation: Generation
+    members: tuple[MemberRecord, ...]
+    replaced: tuple[str, str] = ("", "")
+    ticket: Ticket = 0
+    skip_assignment: bool = False
+
+
+Effect = Joined | Synced | StoreGeneration

@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group import requests
-from kafkalite.coordinator.group.deadlines import tick
-from kafkalite.coordinator.group.effects import StoreGeneration
 from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
-from kafkalite.coordinator.group.joining import join
-from kafkalite.coordinator.group.persistence import stored
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import (
     HeartbeatRequest,
@@ -18,6 +13,7 @@ from kafkalite.coordinator.group.values import (
     JoinRequest,
     LeaveAnswer,
     LeavingMember,
+    StoreGeneration,
     SyncAnswer,
     SyncRequest,
 )
@@ -58,7 +54,7 @@ class Room:
         number = self.ids[client] = self.ids.get(client, 0) + 1
         ticket = self._ticket()
         request = JoinRequest("g", member_id, client, "/127.0.0.1", **values)
-        join(self.group, ticket, request, f"{client}-{number}", self.now)
+        self.group.join(ticket, request, f"{client}-{number}", self.now)
         self._settle()
         return ticket
 
@@ -66,26 +62,24 @@ class Room:
         ticket = self._ticket()
         number = self.group.generation if generation is None else generation
         request = SyncRequest("g", member_id, number, fields.pop("assignments", {}), **fields)
-        requests.sync(self.group, ticket, request, self.now)
+        self.group.sync(ticket, request, self.now)
         self._settle()
         return ticket
 
     def heartbeat(self, member_id: str, generation: int | None = None, instance_id: str | None = None) -> ErrorCode:
         number = self.group.generation if generation is None else generation
-        return requests.heartbeat(self.group, HeartbeatRequest("g", member_id, number, instance_id), self.now)
+        return self.group.heartbeat(HeartbeatRequest("g", member_id, number, instance_id), self.now)
 
     def leave(self, *members: str | LeavingMember) -> LeaveAnswer:
         leaving = [each if isinstance(each, LeavingMember) else LeavingMember(each) for each in members]
-        answer = requests.leave(self.group, leaving, self.now)
+        answer = self.group.leave(leaving, self.now)
         self._settle()
         return answer
 
     def commit(
         self, member_id: str = "", generation: int = -1, instance_id: str | None = None, *, transactional: bool = False
     ) -> ErrorCode:
-        return requests.check_commit(
-            self.group, member_id, generation, instance_id, self.now, transactional=transactional
-        )
+        return self.group.check_commit(member_id, generation, instance_id, self.now, transactional=transactional)
 
     # Time and durability
 
@@ -94,7 +88,7 @@ class Room:
         end = self.now + seconds
         while self.group.wakes_at <= end:
             self.now = max(self.now, self.group.wakes_at)
-            tick(self.group, self.now)
+            self.group.tick(self.now)
             self._settle()
         self.now = end
 
@@ -103,7 +97,7 @@ class Room:
         store = self.stores.pop(0)
         if error is ErrorCode.NONE:
             self.kept = store
-        stored(self.group, store, error, self.now)
+        self.group.stored(store, error, self.now)
         self._settle()
 
     def die(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
@@ -152,7 +146,7 @@ class Room:
         return self._tickets
 
     def _settle(self) -> None:
-        for effect in self.group.take():
+        for effect in self.group.take_effects():
             if isinstance(effect, StoreGeneration):
                 self.stores.append(effect)
             else:

@@ -69,8 +69,8 @@ def sleep(clock: ManualClock, seconds: float) -> None:
     clock.advance(0.0)
 
 
-# trap: kafkalite/coordinator/group/deadlines.py: A coordinator that was stopped would expire its members for heartbeats
-# that it could not receive.
+# trap: kafkalite/coordinator/group/group_metadata.py: A coordinator that was stopped would expire its members for
+# heartbeats that it could not receive.
 def test_nobody_is_blamed_for_the_time_in_which_the_coordinator_was_stopped() -> None:
     house = House()
     broker = house.preferred()

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from kafkalite.common.errors import ErrorCode
-from kafkalite.coordinator.group.effects import StoreKind
 from kafkalite.coordinator.group.group_metadata import GroupLimits
 from kafkalite.coordinator.group.states import GroupState
+from kafkalite.coordinator.group.values import StoreKind
 from tests.coordinator.group.room import Room
 
 

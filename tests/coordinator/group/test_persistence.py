@@ -8,7 +8,6 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
-from kafkalite.coordinator.group.persistence import load
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import JoinAnswer
 from kafkalite.zk.znodes.groups import Generation
@@ -22,7 +21,7 @@ def successor(room: Room, limits: GroupLimits = LIMITS) -> Room:
     after.kept = room.kept
     after.ids = room.ids
     if room.kept is not None:
-        load(after.group, room.kept.generation, room.kept.members, after.now)
+        after.group = GroupMetadata.load("g", limits, room.kept.generation, room.kept.members, after.now)
     return after
 
 
@@ -110,15 +109,13 @@ def test_a_generation_that_became_durable_counts_although_nobody_heard_of_it() -
 
 
 def test_an_empty_generation_is_kept_with_its_number_and_time() -> None:
-    group = GroupMetadata("g", LIMITS)
-    load(group, Generation(7, "consumer", "", "", 1234), [], 0.0)
+    group = GroupMetadata.load("g", LIMITS, Generation(7, "consumer", "", "", 1234), [], 0.0)
     assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 7, "consumer")
     assert group.empty_since_ms == 1234
 
 
 def test_a_group_that_never_was() -> None:
-    group = GroupMetadata("g", LIMITS)
-    load(group, Generation(0), [], 0.0)
+    group = GroupMetadata.load("g", LIMITS, Generation(0), [], 0.0)
     assert (group.state, group.generation, group.empty_since_ms) == (GroupState.EMPTY, 0, None)
 
 
@@ -149,7 +146,7 @@ def invariants(room: Room) -> None:
     assert len(waiting) == len(set(waiting))
     assert (group.members.leader in group.members) == bool(members)
     assert (group.state is GroupState.EMPTY) <= (not members)
-    assert group.unsynced <= group.members.ids
+    assert group._unsynced <= group.members.ids
     if group.state is GroupState.STABLE:
         assert members and group.members.supports_any([group.protocol])
         assert all(each.sync is None for each in members)

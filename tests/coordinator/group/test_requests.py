@@ -163,7 +163,7 @@ def test_commit_within_a_transaction(
 # SyncGroup
 
 
-# trap: kafkalite/coordinator/group/persistence.py: SyncGroup is answered before the generation is durable.
+# trap: kafkalite/coordinator/group/group_metadata.py: SyncGroup is answered before the generation is durable.
 def test_nobody_is_answered_before_the_assignment_is_durable() -> None:
     room = completing()
     room.durable = False

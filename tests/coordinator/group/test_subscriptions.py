@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkalite.coordinator.group.subscriptions import decode_topics, subscribed_topics
+from kafkalite.coordinator.group.subscriptions import decode_topics
 from tests.coordinator.group.house import SUBSCRIPTION
 from tests.coordinator.group.room import Room
 
@@ -42,11 +42,11 @@ def test_the_topics_of_a_group_are_those_of_all_its_members() -> None:
     room.join("b", protocols=(("range", MODERN),))
     room.advance(6.0)
     room.assign()
-    assert subscribed_topics(room.group) == {"t", "a", "bb"}
+    assert room.group.subscribed_topics() == {"t", "a", "bb"}
 
 
 @pytest.mark.parametrize(("kind", "metadata"), [("connect", SUBSCRIPTION), ("consumer", b"?")])
 def test_what_cannot_be_known(kind: str, metadata: bytes) -> None:
     room = Room()
     room.stable("a", protocol_type=kind, protocols=(("range", metadata),))
-    assert subscribed_topics(room.group) is None
+    assert room.group.subscribed_topics() is None

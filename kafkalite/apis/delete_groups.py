@@ -16,7 +16,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Each group is answered for itself."""
     version = context.version
     kind = response_class(ApiKey.DELETE_GROUPS)
-    outcome = await context.services.groups.delete(request.groups_names)
+    outcome = await context.services.groups.admin.delete(request.groups_names)
     return kind(
         version=version,
         results=[

@@ -20,7 +20,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     version = context.version
     kind = response_class(ApiKey.DESCRIBE_GROUPS)
     groups = []
-    for found in await context.services.groups.describe(request.groups):
+    for found in await context.services.groups.admin.describe(request.groups):
         group = kind.DescribedGroup(
             version=version,
             error_code=found.error,

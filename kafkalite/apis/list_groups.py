@@ -17,7 +17,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     """Filtered by state (version 4 on) and type (version 5 on)."""
     version = context.version
     kind = response_class(ApiKey.LIST_GROUPS)
-    found = await context.services.groups.list(request.states_filter or (), request.types_filter or ())
+    found = await context.services.groups.admin.list_groups(request.states_filter or (), request.types_filter or ())
     return kind(
         version=version,
         error_code=ErrorCode.NONE,

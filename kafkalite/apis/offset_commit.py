@@ -28,7 +28,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         # as Kafka 0.8.1 had it: the plain number in ZooKeeper, without any group behind it
         errors |= await services.offsets.commit(request.group_id, offsets, None)
     elif offsets:
-        errors |= await services.groups.commit_offsets(
+        errors |= await services.groups.offsets.commit(
             OffsetCommitRequest(
                 request.group_id,
                 offsets,

@@ -26,7 +26,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     existing = [tp for tp in asked if services.metadata.state(tp) is not None]
     errors = dict.fromkeys(asked, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if existing:
-        errors |= await services.groups.delete_offsets(OffsetDeleteRequest(request.group_id, existing))
+        errors |= await services.groups.admin.delete_offsets(OffsetDeleteRequest(request.group_id, existing))
     kind = response_class(ApiKey.OFFSET_DELETE)
     make_topic = kind.OffsetDeleteResponseTopic
     make = make_topic.OffsetDeleteResponsePartition

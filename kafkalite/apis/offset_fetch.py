@@ -79,7 +79,7 @@ def _partitions(topics: Any) -> list[TopicPartition] | None:
 async def _committed(context: RequestContext, asked: _Asked, stable: bool) -> _Found:
     """What the group's coordinator says."""
     try:
-        found = await context.services.groups.fetch_offsets(OffsetFetchRequest(asked.group, asked.partitions, stable))
+        found = await context.services.groups.offsets.fetch(OffsetFetchRequest(asked.group, asked.partitions, stable))
     except ApiError as error:
         return _Found(error.code, {})
     except (ConnectionLostError, SessionExpiredError):

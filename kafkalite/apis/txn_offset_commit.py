@@ -36,7 +36,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
                 partition.committed_offset, leader_epoch, partition.committed_metadata or ""
             )
     if offsets:
-        errors.update(await context.services.groups.txn_commit_offsets(_request(version, request, offsets)))
+        errors.update(await context.services.groups.offsets.txn_commit(_request(version, request, offsets)))
     return _answer(version, request, errors)
 
 

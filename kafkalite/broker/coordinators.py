@@ -70,8 +70,7 @@ class Coordinators:
         self.transactions.on_session(state)
 
     def brokers_changed(self) -> None:
-        """Brokers came or went: this broker may have to take claims over."""
-        self.groups.brokers_changed()
+        """The set of live brokers changed, so some transactions may have no coordinator now."""
         self.transactions.brokers_changed()
 
     async def stop(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from twisted.internet import defer
 from twisted.python.failure import Failure
@@ -66,6 +66,31 @@ def spawn(work: Awaitable[Any], what: str, on_error: Callable[[BaseException], o
 
 class Future(defer.Deferred[T]):
     """A Deferred under the name that the other rooms use: created at an edge, awaited in straight-line code."""
+
+
+class SharedOutcome(Generic[T]):
+    """The outcome of one piece of work, for all callers that wait for it; they continue in the order of their calls."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[Future[T]] = []
+
+    def wait(self) -> Future[T]:
+        """Fires with the result or the error of the work."""
+        future: Future[T] = Future()
+        self._waiting.append(future)
+        return future
+
+    def succeed(self, result: T) -> None:
+        """Hand ``result`` to all callers that wait."""
+        for future in self._waiting:
+            future.callback(result)
+
+    def fail(self, error: BaseException) -> None:
+        """Raise ``error`` in all callers that wait."""
+        for future in self._waiting:
+            future.errback(error)
 
 
 class Lane:

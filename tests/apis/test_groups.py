@@ -158,7 +158,7 @@ def test_join(version: int) -> None:
     assert [(each.member_id, each.metadata) for each in answer.members] == [(answer.member_id, b"topics")]
     if version >= 7:
         assert answer.protocol_type == "consumer"
-    member = next(iter(broker.groups._host.hosted[G].core.members))
+    member = next(iter(broker.groups._groups.coordinated[G].core.members))
     # Version 0 has one timeout for both.
     assert member.rebalance_timeout_ms == (20_000 if version else 10_000)
     assert (member.client_id, member.client_host) == ("client", "/peer")
@@ -261,7 +261,7 @@ def test_leave(version: int) -> None:
     assert answer.error_code == NONE
     if version >= 3:
         assert [(each.member_id, each.error_code) for each in answer.members] == [(member_id, NONE)]
-    assert not broker.groups._host.hosted[G].core.members
+    assert not broker.groups._groups.coordinated[G].core.members
 
 
 def test_many_leave() -> None:

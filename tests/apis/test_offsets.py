@@ -41,6 +41,7 @@ class Groups:
         self.fetches: list[OffsetFetchRequest] = []
         self.failure: Exception | None = None
         self._claims = ClaimStore(broker.zookeeper.client(), broker.clock)
+        self.offsets = self.admin = self
 
     def check(self, group: str) -> None:
         if self.failure is not None:
@@ -48,13 +49,13 @@ class Groups:
         if group.startswith("other"):
             raise ApiError(ErrorCode.NOT_COORDINATOR)
 
-    async def commit_offsets(self, request: OffsetCommitRequest) -> OffsetErrors:
+    async def commit(self, request: OffsetCommitRequest) -> OffsetErrors:
         self.commits.append(request)
         claims = ClaimStore(self.broker.zookeeper.clients[0], self.broker.clock)
         claim = await claims.claim(group_path(request.group), 1)
         return await self.broker.offsets.commit(request.group, request.offsets, claim)
 
-    async def fetch_offsets(self, request: OffsetFetchRequest) -> FetchedOffsets:
+    async def fetch(self, request: OffsetFetchRequest) -> FetchedOffsets:
         self.check(request.group)
         self.fetches.append(request)
         return await self.broker.offsets.fetch(request.group, request.partitions)

@@ -88,8 +88,9 @@ class FakeGroups:
     def __init__(self) -> None:
         self.requests: list[TxnOffsetCommitRequest] = []
         self.error = E.NONE
+        self.offsets = self
 
-    async def txn_commit_offsets(self, request: TxnOffsetCommitRequest) -> dict[TopicPartition, ErrorCode]:
+    async def txn_commit(self, request: TxnOffsetCommitRequest) -> dict[TopicPartition, ErrorCode]:
         self.requests.append(request)
         return dict.fromkeys(request.offsets, self.error)
 

@@ -71,7 +71,7 @@ BUGS: Final = (
         "offsets-cached-over-a-claim",
         _ROOM,
         "coordinator/group/group_coordinator.py",
-        "        self._manager.forget(group)\n        self._old.follow(group)\n",
+        "        self._offset_manager.forget(group)\n        self._old.follow(group)\n",
         "        self._old.follow(group)\n",
         "three lines: a new coordinator reads the offsets after its claim; what was read counts no more once the "
         "connection is lost, or its watch",

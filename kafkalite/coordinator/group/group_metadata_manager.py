@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import Future, deferred, gather
+from kafkalite.common.tasks import Future, SharedOutcome, deferred, gather
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
 from kafkalite.coordinator.group.group_metadata import GroupLimits, GroupMetadata
 from kafkalite.coordinator.placement import preferred
@@ -24,6 +24,12 @@ from kafkalite.zk.znodes.consumers import group_path
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+def check_name(group: str) -> None:
+    """Refuse the empty name: such a group can have offsets, but no members. Raises ``ApiError``."""
+    if not group:
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, "The group id is empty")
 
 
 class GroupMetadataManager:
@@ -42,10 +48,13 @@ class GroupMetadataManager:
         clock: Clock,
         limits: GroupLimits,
         session_timeout: float,
+        *,
+        on_claimed: Callable[[str], None],
+        on_gone: Callable[[str], None],
     ) -> None:
-        self.hosted: dict[str, CoordinatedGroup] = {}
-        self.on_claimed: Callable[[str], None] = lambda _: None
-        self.on_gone: Callable[[str], None] = lambda _: None
+        self.coordinated: dict[str, CoordinatedGroup] = {}
+        self._on_claimed = on_claimed
+        self._on_gone = on_gone
         self._broker_id = broker_id
         self._claims = claims
         self._store = store
@@ -53,15 +62,17 @@ class GroupMetadataManager:
         self._clock = clock
         self._limits = limits
         self._session_timeout = session_timeout
-        self._busy: dict[str, list[Future[None]]] = {}
-        self._term = 0
+        self._busy: dict[str, SharedOutcome[None]] = {}
+        """The groups that are being claimed, loaded or removed."""
+        self._sessions = 0
+        """Counts expired sessions, so that a load that began in a former one is dropped."""
         self._silence: Timer | None = None
         self._cut_off = False
         self._stopped = False
 
     async def find(self, group: str) -> int | None:
         """The broker that holds the claim, else the live broker that should take it. Raises ``ZkError``."""
-        if group in self.hosted:
+        if group in self.coordinated:
             # Answer from memory, because ZooKeeper may be unreachable.
             return self._broker_id
         holder = await self._claims.holder(group_path(group))
@@ -80,39 +91,37 @@ class GroupMetadataManager:
         was lost for a shorter time.
         """
         while True:
-            hosted = self.hosted.get(group)
-            if hosted is not None:
-                return hosted
-            waiting = self._busy.get(group)
-            if waiting is None:
+            coordinated = self.coordinated.get(group)
+            if coordinated is not None:
+                return coordinated
+            busy = self._busy.get(group)
+            if busy is None:
                 return await self._alone(group, self._take_over(group, create))
-            turn: Future[None] = Future()
-            waiting.append(turn)
-            await turn
+            await busy.wait()
 
-    async def delete(self, hosted: CoordinatedGroup, remove: Callable[[Claim], Awaitable[None]]) -> None:
+    async def delete(self, coordinated: CoordinatedGroup, remove: Callable[[Claim], Awaitable[None]]) -> None:
         """Delete a group: ``remove`` deletes its znodes with its claim. Requests for the group wait meanwhile.
 
         Raises :class:`ApiError` (NOT_COORDINATOR) if this broker does not coordinate it any more.
         """
-        if self.hosted.get(hosted.core.name) is not hosted:
+        if self.coordinated.get(coordinated.core.name) is not coordinated:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
-        self._let_go(hosted, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        await self._alone(hosted.core.name, remove(hosted.claim))
+        self._let_go(coordinated, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        await self._alone(coordinated.core.name, remove(coordinated.claim))
 
-    async def release(self, hosted: CoordinatedGroup) -> None:
+    async def release(self, coordinated: CoordinatedGroup) -> None:
         """Release the claim of a group, unless this broker has let the group go already."""
-        if self.hosted.get(hosted.core.name) is not hosted:
+        if self.coordinated.get(coordinated.core.name) is not coordinated:
             return
-        self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
-        await self._alone(hosted.core.name, self._release(hosted.claim))
+        self._let_go(coordinated, ErrorCode.NOT_COORDINATOR)
+        await self._alone(coordinated.core.name, self._release(coordinated.claim))
 
     async def stop(self) -> None:
         """Release every group, and claim no other."""
         self._stopped = True
         if self._silence is not None:
             self._silence.cancel()
-        await gather([self.release(hosted) for hosted in list(self.hosted.values())])
+        await gather([self.release(coordinated) for coordinated in list(self.coordinated.values())])
 
     def on_session(self, state: SessionState) -> None:
         """The ZooKeeper session changed. While it is SUSPENDED, requests are answered from memory; no write succeeds.
@@ -128,7 +137,7 @@ class GroupMetadataManager:
             return
         self._cut_off = False
         if state is SessionState.EXPIRED:
-            self._term += 1
+            self._sessions += 1
             self._let_go_of_all()
 
     # Inside
@@ -140,21 +149,20 @@ class GroupMetadataManager:
         of one member are written in the order in which it sent them.
         """
         assert group not in self._busy
-        self._busy[group] = []
+        busy = self._busy[group] = SharedOutcome()
         outcome: Future[T] = Future()
 
         def done(result: Any) -> None:
-            turns = self._busy.pop(group)
+            del self._busy[group]
             outcome.callback(result)
-            for turn in turns:
-                turn.callback(None)
+            busy.succeed(None)
 
         deferred(work).addBoth(done)
         return outcome
 
     async def _take_over(self, group: str, create: bool) -> CoordinatedGroup | None:
         self._check_not_stopping()
-        term = self._term
+        session = self._sessions
         try:
             if await self.find(group) != self._broker_id:
                 raise ApiError(ErrorCode.NOT_COORDINATOR)
@@ -163,13 +171,13 @@ class GroupMetadataManager:
             claim = await self._claims.claim(group_path(group), self._broker_id)
             if claim is None:
                 raise ApiError(ErrorCode.NOT_COORDINATOR)
-            self.on_claimed(group)
+            self._on_claimed(group)
             # Read after the claim and in its session, to see the last write of the former coordinator.
             generation, members = await self._store.load(group)
         except (ConnectionLostError, SessionExpiredError, ClaimLostError) as error:
             code = ErrorCode.NOT_COORDINATOR if self._cut_off else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             raise ApiError(code, str(error)) from None
-        if term != self._term:
+        if session != self._sessions:
             raise ApiError(ErrorCode.NOT_COORDINATOR)
         try:
             self._check_not_stopping()
@@ -177,13 +185,13 @@ class GroupMetadataManager:
             await self._release(claim)
             raise
         core = GroupMetadata.load(group, self._limits, generation, members, self._clock.monotonic())
-        hosted = CoordinatedGroup(core, claim, self._store, self._clock, self._lost)
-        self.hosted[group] = hosted
+        coordinated = CoordinatedGroup(core, claim, self._store, self._clock, self._lost)
+        self.coordinated[group] = coordinated
         log.info(
             "group %s: coordinated here from epoch %d on, at generation %d with %d members",
             group, claim.epoch, generation.number, len(members),
         )  # fmt: skip
-        return hosted
+        return coordinated
 
     def _check_not_stopping(self) -> None:
         if self._stopped:
@@ -194,22 +202,24 @@ class GroupMetadataManager:
     def _give_up(self) -> None:
         self._silence = None
         self._cut_off = True
-        if self.hosted:
-            log.warning("without ZooKeeper for %.1f s: %d groups are let go", self._session_timeout, len(self.hosted))
+        if self.coordinated:
+            log.warning(
+                "without ZooKeeper for %.1f s: %d groups are let go", self._session_timeout, len(self.coordinated)
+            )
         self._let_go_of_all()
 
     def _let_go_of_all(self) -> None:
-        for hosted in list(self.hosted.values()):
-            self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+        for coordinated in list(self.coordinated.values()):
+            self._let_go(coordinated, ErrorCode.NOT_COORDINATOR)
 
-    def _lost(self, hosted: CoordinatedGroup) -> None:
-        self._let_go(hosted, ErrorCode.NOT_COORDINATOR)
+    def _lost(self, coordinated: CoordinatedGroup) -> None:
+        self._let_go(coordinated, ErrorCode.NOT_COORDINATOR)
 
-    def _let_go(self, hosted: CoordinatedGroup, error: ErrorCode) -> None:
-        if self.hosted.get(hosted.core.name) is hosted:
-            del self.hosted[hosted.core.name]
-            self.on_gone(hosted.core.name)
-        hosted.close(error)
+    def _let_go(self, coordinated: CoordinatedGroup, error: ErrorCode) -> None:
+        if self.coordinated.get(coordinated.core.name) is coordinated:
+            del self.coordinated[coordinated.core.name]
+            self._on_gone(coordinated.core.name)
+        coordinated.close(error)
 
     async def _release(self, claim: Claim) -> None:
         try:

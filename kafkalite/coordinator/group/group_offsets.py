@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Iterable
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.coordinated_group import CoordinatedGroup
-from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager
+from kafkalite.coordinator.group.group_metadata_manager import GroupMetadataManager, check_name
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.subscriptions import CONSUMER_PROTOCOL_TYPE
 from kafkalite.coordinator.group.values import (
@@ -30,8 +30,8 @@ from kafkalite.zk.zk_client import ZkError
 class GroupOffsets:
     """Checks each request against its group, then passes it to the offset manager with the group's claim."""
 
-    def __init__(self, host: GroupMetadataManager, offsets: OffsetManager) -> None:
-        self._host = host
+    def __init__(self, groups: GroupMetadataManager, offsets: OffsetManager) -> None:
+        self._groups = groups
         self._offsets = offsets
 
     async def commit(self, request: OffsetCommitRequest) -> OffsetErrors:
@@ -39,31 +39,33 @@ class GroupOffsets:
         # A client without a generation only stores offsets; that creates the group.
         simple = request.generation < 0
         try:
-            hosted = await self._host.obtain(request.group, create=simple)
+            coordinated = await self._groups.obtain(request.group, create=simple)
         except ApiError as refused:
             return dict.fromkeys(request.offsets, refused.code)
-        if hosted is None:
+        if coordinated is None:
             return dict.fromkeys(request.offsets, ErrorCode.ILLEGAL_GENERATION)
-        error = hosted.check_commit(request.member_id, request.generation, request.instance_id)
+        error = coordinated.check_commit(request.member_id, request.generation, request.instance_id)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(request.offsets, error)
-        work = self._offsets.commit(request.group, request.offsets, hosted.claim)
-        return await self._write(hosted, request.offsets, work)
+        work = self._offsets.commit(request.group, request.offsets, coordinated.claim)
+        return await self._write(coordinated, request.offsets, work)
 
     async def txn_commit(self, request: TxnOffsetCommitRequest) -> OffsetErrors:
         """Stage offsets of a transaction; they become the group's offsets when the transaction commits."""
+        if not request.group:
+            return dict.fromkeys(request.offsets, ErrorCode.INVALID_GROUP_ID)
         try:
-            hosted = await self._host.obtain(request.group, create=True)
+            coordinated = await self._groups.obtain(request.group, create=True)
         except ApiError as refused:
             return dict.fromkeys(request.offsets, refused.code)
-        assert hosted is not None
-        error = hosted.check_commit(request.member_id, request.generation, request.instance_id, transactional=True)
+        assert coordinated is not None
+        error = coordinated.check_commit(request.member_id, request.generation, request.instance_id, transactional=True)
         if error is not ErrorCode.NONE:
             return dict.fromkeys(request.offsets, error)
         try:
-            error = await self._offsets.stage(request.group, hosted.claim, request.producer, request.offsets)
+            error = await self._offsets.stage(request.group, coordinated.claim, request.producer, request.offsets)
         except ClaimLostError:
-            hosted.lost()
+            coordinated.lost()
             error = ErrorCode.NOT_COORDINATOR
         except ZkError:
             error = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -71,7 +73,7 @@ class GroupOffsets:
 
     async def fetch(self, request: OffsetFetchRequest) -> FetchedOffsets:
         """Committed offsets. Raises :class:`ApiError` if the group is not coordinated here or cannot be read."""
-        if await self._host.obtain(request.group, create=False) is None:
+        if await self._groups.obtain(request.group, create=False) is None:
             return {}
         try:
             return await self._offsets.fetch(request.group, request.partitions, require_stable=request.require_stable)
@@ -80,11 +82,12 @@ class GroupOffsets:
 
     async def delete(self, request: OffsetDeleteRequest) -> OffsetErrors:
         """Delete offsets; an error for each partition. Raises :class:`ApiError` for the request as a whole."""
-        hosted = await self._host.obtain(request.group, create=False)
-        if hosted is None or not (hosted.core.generation or await self.any(request.group)):
+        check_name(request.group)
+        coordinated = await self._groups.obtain(request.group, create=False)
+        if coordinated is None or not (coordinated.core.generation or await self.any(request.group)):
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
         answers = dict.fromkeys(request.partitions, ErrorCode.NONE)
-        core = hosted.core
+        core = coordinated.core
         if core.state is not GroupState.EMPTY:
             if core.protocol_type != CONSUMER_PROTOCOL_TYPE:
                 raise ApiError(ErrorCode.NON_EMPTY_GROUP)
@@ -94,8 +97,8 @@ class GroupOffsets:
                     answers[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         allowed = [partition for partition, error in answers.items() if error is ErrorCode.NONE]
         if allowed:
-            work = self._offsets.delete(request.group, allowed, hosted.claim)
-            answers.update(await self._write(hosted, allowed, work))
+            work = self._offsets.delete(request.group, allowed, coordinated.claim)
+            answers.update(await self._write(coordinated, allowed, work))
         return answers
 
     async def any(self, group: str) -> bool:
@@ -106,12 +109,12 @@ class GroupOffsets:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from None
 
     async def _write(
-        self, hosted: CoordinatedGroup, partitions: Iterable[TopicPartition], work: Awaitable[OffsetErrors]
+        self, coordinated: CoordinatedGroup, partitions: Iterable[TopicPartition], work: Awaitable[OffsetErrors]
     ) -> OffsetErrors:
         try:
             return await work
         except ClaimLostError:
-            hosted.lost()
+            coordinated.lost()
             return dict.fromkeys(partitions, ErrorCode.NOT_COORDINATOR)
         except ZkError:
             return dict.fromkeys(partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)

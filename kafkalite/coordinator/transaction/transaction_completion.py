@@ -76,11 +76,13 @@ class _Progress:
 class TransactionCompletion:
     """Completes every decided transaction, and retries until that has succeeded."""
 
-    def __init__(self, ownership: TransactionStateManager, outside: CoordinatorDependencies, clock: Clock) -> None:
-        self._ownership = ownership
-        self._outside = outside
+    def __init__(
+        self, state_manager: TransactionStateManager, dependencies: CoordinatorDependencies, clock: Clock
+    ) -> None:
+        self._state_manager = state_manager
+        self._dependencies = dependencies
         self._clock = clock
-        self._sender = TransactionMarkerChannelManager(outside.cluster, outside.markers)
+        self._sender = TransactionMarkerChannelManager(dependencies.cluster, dependencies.markers)
 
     def begin(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
         """Start to complete the transaction, unless it is not decided or its completion is under way."""
@@ -104,7 +106,7 @@ class TransactionCompletion:
                 try:
                     await self._go_on(partition, entry, progress)
                 except (ClaimLostError, SessionExpiredError):
-                    self._ownership.drop(partition)
+                    self._state_manager.drop(partition)
                 except (ApiError, ZkError) as error:
                     log.info("%s: not ended yet: %s", entry.metadata.transactional_id, error)
                     await self._sleep(backoff)
@@ -119,17 +121,19 @@ class TransactionCompletion:
     async def _go_on(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:
         """Do the next step. Raises ``ApiError``, ``ZkError``."""
         if entry.is_unknown:
-            await self._ownership.resolve(partition, entry)
+            await self._state_manager.resolve(partition, entry)
         elif not progress.has_offsets:
             await self._offsets(partition, entry)
             progress.has_offsets = True
         elif progress.untold:
             await self._markers(partition, entry, progress)
         else:
-            await self._ownership.write(partition, entry, transitions.complete(entry.metadata, self._clock.time_ms()))
+            await self._state_manager.write(
+                partition, entry, transitions.complete(entry.metadata, self._clock.time_ms())
+            )
 
     async def _offsets(self, partition: StatePartition, entry: TransactionalIdEntry) -> None:
-        metadata, offsets, claim = entry.metadata, self._outside.offsets, partition.claim
+        metadata, offsets, claim = entry.metadata, self._dependencies.offsets, partition.claim
         stagers = transitions.stagers(metadata)
         if metadata.state is TransactionState.PREPARE_COMMIT:
             await gather(
@@ -157,10 +161,10 @@ class TransactionCompletion:
         leaders: dict[int, list[TopicPartition]] = {}
         unknown = []
         for tp in sorted(untold):
-            state = self._outside.cluster.state(tp)
+            state = self._dependencies.cluster.state(tp)
             if state is None:
                 unknown.append(tp)
-            elif state.leader in self._outside.cluster.brokers:
+            elif state.leader in self._dependencies.cluster.brokers:
                 leaders.setdefault(state.leader, []).append(tp)
         marked = metadata.producer_id, metadata.producer_epoch
         commit = metadata.state is TransactionState.PREPARE_COMMIT
@@ -175,7 +179,7 @@ class TransactionCompletion:
             elif error is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
                 # A newer coordinator has claimed this state partition and has sent its marker to that partition.
                 log.warning("%s: %s has heard of a newer coordinator", metadata.transactional_id, tp)
-                self._ownership.drop(partition)
+                self._state_manager.drop(partition)
             elif error not in _PATIENT:
                 log.error("%s: the marker for %s was refused: %s", metadata.transactional_id, tp, error.name)
         return told
@@ -183,7 +187,7 @@ class TransactionCompletion:
     async def _gone(self, unknown: list[TopicPartition]) -> set[TopicPartition]:
         """The partitions of deleted topics, by ZooKeeper, because the cache may not know a new topic yet."""
         topics = sorted({tp.topic for tp in unknown})
-        exist = dict(zip(topics, await gather(map(self._ownership.store.topic_exists, topics)), strict=True))
+        exist = dict(zip(topics, await gather(map(self._state_manager.store.topic_exists, topics)), strict=True))
         return {tp for tp in unknown if not exist[tp.topic]}
 
     def _sleep(self, seconds: float) -> Future[None]:

@@ -42,39 +42,38 @@ class TransactionCoordinator:
         broker_id: int,
         claims: ClaimStore,
         store: TransactionStore,
-        outside: CoordinatorDependencies,
+        dependencies: CoordinatorDependencies,
         clock: Clock,
         config: Config,
     ) -> None:
-        self._outside = outside
+        self._dependencies = dependencies
         self._clock = clock
         self._config = config
-        self._ownership = TransactionStateManager(broker_id, claims, store, outside.cluster)
-        self._completion = TransactionCompletion(self._ownership, outside, clock)
-        self._housekeeping = TransactionExpiration(self._ownership, self._completion, clock, config)
+        self._state_manager = TransactionStateManager(broker_id, claims, store, dependencies.cluster, self._loaded)
+        self._completion = TransactionCompletion(self._state_manager, dependencies, clock)
+        self._expiration = TransactionExpiration(self._state_manager, self._completion, clock, config)
         self.verifier = TransactionVerifier(store)
         """Used by the partition leaders on this broker; it needs no claim."""
-        self._ownership.on_loaded = self._loaded
 
     def start(self) -> None:
         """Start to take over orphaned state partitions and to abort transactions that time out."""
-        self._ownership.open()
+        self._state_manager.open()
 
     async def stop(self) -> None:
         """Release every claim, so that other brokers can take over at once."""
-        self._housekeeping.stop()
-        await self._ownership.close()
+        self._expiration.stop()
+        await self._state_manager.close()
 
     def on_session(self, state: SessionState) -> None:
         """The ZooKeeper session's state changed."""
         if state is SessionState.EXPIRED:
-            self._ownership.drop_all()
+            self._state_manager.drop_all()
         elif state is SessionState.CONNECTED:
-            self._ownership.look_for_orphans()
+            self._state_manager.look_for_orphans()
 
     def brokers_changed(self) -> None:
         """The set of live brokers changed, so some state partitions may have no coordinator now."""
-        self._ownership.look_for_orphans()
+        self._state_manager.look_for_orphans()
 
     async def find(self, transactional_id: str) -> int | None:
         """The broker that holds the claim, else the broker that should take it; ``None`` if no broker is known.
@@ -82,13 +81,13 @@ class TransactionCoordinator:
         Raises ``ApiError`` (COORDINATOR_NOT_AVAILABLE) while ZooKeeper is unreachable.
         """
         try:
-            return await self._ownership.find(transactional_id)
+            return await self._state_manager.find(transactional_id)
         except ZkError as error:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
 
     def _loaded(self, partition: StatePartition) -> None:
         self._completion.begin_all(partition)
-        self._housekeeping.start()
+        self._expiration.start()
 
     # Requests of producers
 
@@ -104,16 +103,16 @@ class TransactionCoordinator:
         two_phase = bool(self._config["transaction.two.phase.commit.enable"])
         if not transitions.timeout_is_legal(timeout_ms, self._config["transaction.max.timeout.ms"], two_phase):
             raise ApiError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        partition = await self._ownership.owner(transactional_id)
+        partition = await self._state_manager.owner(transactional_id)
         # Loop, because an entry whose write had an unknown outcome may prove not to exist, and because another request
         # may create the entry while this one waits for the producer id.
         while (entry := await self._find(partition, transactional_id)) is None:
-            producer_id = await self._outside.producer_ids.generate()
+            producer_id = await self._dependencies.producer_ids.generate()
             begun = transitions.begin_id(transactional_id, producer_id, timeout_ms, self._clock.time_ms())
             partition.entries.setdefault(transactional_id, TransactionalIdEntry(begun))
         new_id = -1
         if transitions.wants_producer_id(entry.metadata, expected):
-            new_id = await self._outside.producer_ids.generate()
+            new_id = await self._dependencies.producer_ids.generate()
             entry = await self._find(partition, transactional_id)
             if entry is None or not transitions.wants_producer_id(entry.metadata, expected):
                 raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -169,13 +168,13 @@ class TransactionCoordinator:
 
         ``duration_ms``: only transactions that began longer ago than that; -1 for all. Raises ``ApiError``.
         """
-        if self._ownership.is_loading:
+        if self._state_manager.is_loading:
             raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         names = {state.value for state in TransactionState}
         now_ms = self._clock.time_ms()
         found = [
             TransactionListing(name, entry.metadata.producer_id, entry.metadata.state)
-            for partition in self._ownership
+            for partition in self._state_manager
             for name, entry in partition.entries.items()
             if entry.metadata.producer_epoch >= 0
             and entry.metadata.state is not TransactionState.DEAD
@@ -192,7 +191,7 @@ class TransactionCoordinator:
     ) -> tuple[StatePartition, TransactionalIdEntry]:
         if not transactional_id:
             raise ApiError(ErrorCode.INVALID_REQUEST)
-        partition = await self._ownership.owner(transactional_id)
+        partition = await self._state_manager.owner(transactional_id)
         return partition, await self._usable(partition, transactional_id, may_be_busy=may_be_busy)
 
     async def _usable(
@@ -210,7 +209,7 @@ class TransactionCoordinator:
         """As :meth:`_usable`, but ``None`` if the id does not exist. Raises ``ApiError``."""
         entry = partition.entries.get(transactional_id)
         if entry is not None and entry.is_unknown and not entry.busy:
-            await self._ownership.resolve(partition, entry)
+            await self._state_manager.resolve(partition, entry)
             self._completion.begin(partition, entry)
             entry = partition.entries.get(transactional_id)
         if not partition.alive:
@@ -223,7 +222,7 @@ class TransactionCoordinator:
         self, partition: StatePartition, entry: TransactionalIdEntry, decision: transitions.Transition
     ) -> None:
         if decision.write is not None:
-            await self._ownership.write(partition, entry, decision.write)
+            await self._state_manager.write(partition, entry, decision.write)
             self._completion.begin(partition, entry)
         if decision.error is not ErrorCode.NONE:
             raise ApiError(decision.error)

@@ -33,9 +33,9 @@ class TransactionExpiration:
     """Two timers, which run from the broker's first claim on."""
 
     def __init__(
-        self, ownership: TransactionStateManager, completion: TransactionCompletion, clock: Clock, config: Config
+        self, state_manager: TransactionStateManager, completion: TransactionCompletion, clock: Clock, config: Config
     ) -> None:
-        self._ownership = ownership
+        self._state_manager = state_manager
         self._completion = completion
         self._clock = clock
         self._config = config
@@ -64,7 +64,7 @@ class TransactionExpiration:
     async def abort_timed_out(self) -> None:
         """Fence and abort each transaction that has been open for longer than its producer allowed."""
         now_ms = self._clock.time_ms()
-        for partition in self._ownership:
+        for partition in self._state_manager:
             for entry in list(partition.entries.values()):
                 if transitions.has_timed_out(entry.metadata, now_ms) or entry.is_unknown:
                     await self._abort(partition, entry)
@@ -73,11 +73,11 @@ class TransactionExpiration:
         name = entry.metadata.transactional_id
         try:
             if entry.is_unknown and not entry.busy:
-                await self._ownership.resolve(partition, entry)
+                await self._state_manager.resolve(partition, entry)
             now_ms = self._clock.time_ms()
             if entry.busy or not partition.alive or not transitions.has_timed_out(entry.metadata, now_ms):
                 return
-            await self._ownership.write(partition, entry, transitions.fence(entry.metadata, now_ms))
+            await self._state_manager.write(partition, entry, transitions.fence(entry.metadata, now_ms))
         except ApiError as error:
             log.info("%s: timed out, but not aborted yet: %s", name, error)
             return
@@ -89,7 +89,7 @@ class TransactionExpiration:
         """Remove ids that have been idle for ``transactional.id.expiration.ms``."""
         expiration_ms = self._config["transactional.id.expiration.ms"]
         now_ms = self._clock.time_ms()
-        for partition in self._ownership:
+        for partition in self._state_manager:
             expired = [
                 entry
                 for entry in partition.entries.values()
@@ -103,7 +103,7 @@ class TransactionExpiration:
                 for entry in some:
                     entry.metadata = transitions.bury(entry.metadata)
                 try:
-                    await self._ownership.remove(partition, some)
+                    await self._state_manager.remove(partition, some)
                 except ApiError as error:
                     log.info("expired transactional ids are still there: %s", error)
                     break

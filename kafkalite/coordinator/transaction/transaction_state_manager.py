@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable, Iterator
 
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import Future, spawn
+from kafkalite.common.tasks import SharedOutcome, spawn
 from kafkalite.coordinator.placement import preferred
 from kafkalite.coordinator.transaction.ports import LeaderLookup
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
@@ -66,14 +66,21 @@ class StatePartition:
 class TransactionStateManager:
     """Claims, loads and writes state partitions. ``on_loaded`` is called with each state partition that was loaded."""
 
-    def __init__(self, broker_id: int, claims: ClaimStore, store: TransactionStore, cluster: LeaderLookup) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        claims: ClaimStore,
+        store: TransactionStore,
+        cluster: LeaderLookup,
+        on_loaded: Callable[[StatePartition], object],
+    ) -> None:
         self.store = store
-        self.on_loaded: Callable[[StatePartition], object] = lambda _: None
+        self._on_loaded = on_loaded
         self._broker_id = broker_id
         self._claims = claims
         self._cluster = cluster
         self._owned: dict[int, StatePartition] = {}
-        self._loading: dict[int, list[Future[StatePartition]]] = {}
+        self._loading: dict[int, SharedOutcome[StatePartition]] = {}
         self._looking = False
         self._look_again = False
         self._closed = True
@@ -134,37 +141,34 @@ class TransactionStateManager:
         except ZkError as error:
             raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"ZooKeeper: {error}") from None
 
-    def _acquire(self, number: int) -> Future[StatePartition]:
-        waiter: Future[StatePartition] = Future()
+    async def _acquire(self, number: int) -> StatePartition:
         owned = self._owned.get(number)
         if owned is not None:
             # It was loaded while the caller read ZooKeeper. A second load would make a second set of entries, and each
             # set would lack what requests change in the other.
-            waiter.callback(owned)
-            return waiter
-        waiting = self._loading.get(number)
-        if waiting is not None:
-            waiting.append(waiter)
-            return waiter
-        self._loading[number] = [waiter]
-        spawn(self._load_for_all(number), "taking a state partition over")
-        return waiter
+            return owned
+        loading = self._loading.get(number)
+        if loading is not None:
+            return await loading.wait()
+        loading = self._loading[number] = SharedOutcome()
+        outcome = loading.wait()
+        spawn(self._load_for_all(number, loading), "taking a state partition over")
+        return await outcome
 
-    async def _load_for_all(self, number: int) -> None:
+    async def _load_for_all(self, number: int, loading: SharedOutcome[StatePartition]) -> None:
         try:
             partition = await self._load(number)
         except Exception as error:
-            for waiter in self._loading.pop(number):
-                waiter.errback(error)
+            del self._loading[number]
+            loading.fail(error)
             return
-        waiting = self._loading.pop(number)
+        del self._loading[number]
         self._owned[number] = partition
         if self._closed:
             self.drop(partition)
             spawn(self._claims.release(partition.claim), "releasing a state partition")
-        self.on_loaded(partition)
-        for waiter in waiting:
-            waiter.callback(partition)
+        self._on_loaded(partition)
+        loading.succeed(partition)
 
     async def _load(self, number: int) -> StatePartition:
         base = partition_path(number)

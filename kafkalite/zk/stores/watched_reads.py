@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from kafkalite.common.clock import Clock
-from kafkalite.common.tasks import Future
+from kafkalite.common.tasks import SharedOutcome
 from kafkalite.zk.zk_client import EventType, SessionState, Watch, WatchEvent, ZkClient
 
 T = TypeVar("T")
@@ -41,14 +41,14 @@ class _Cell:
         self.reading: _Reading | None = None
 
 
-class _Reading:
-    """One read under way. ``fresh``: no event came since it began; ``waiting``: other callers that get its outcome."""
+class _Reading(SharedOutcome[Any]):
+    """One read in flight. ``fresh``: no event came since it began."""
 
-    __slots__ = ("fresh", "waiting")
+    __slots__ = ("fresh",)
 
     def __init__(self) -> None:
+        super().__init__()
         self.fresh = True
-        self.waiting: list[Future[Any]] = []
 
 
 class WatchedReads:
@@ -106,9 +106,8 @@ class WatchedReads:
             return value
         reading = cell.reading
         if reading is not None and reading.fresh:
-            future: Future[T] = Future()
-            reading.waiting.append(future)
-            return await future
+            shared: T = await reading.wait()
+            return shared
         return await self._read(cell, load)
 
     def forget(self, scope: str) -> None:
@@ -125,15 +124,13 @@ class WatchedReads:
         except BaseException as error:
             if cell.reading is reading:
                 cell.reading = None
-            for future in reading.waiting:
-                future.errback(error)
+            reading.fail(error)
             raise
         if cell.reading is reading:
             cell.reading = None
             cell.value = value
             cell.valid = reading.fresh
-        for future in reading.waiting:
-            future.callback(value)
+        reading.succeed(value)
         return value
 
     def _cell(self, path: str) -> _Cell:

@@ -61,9 +61,9 @@ class Broker:
         self.client.add_listener(self.groups.on_session)
 
     @property
-    def hosted(self) -> dict[str, CoordinatedGroup]:
+    def coordinated(self) -> dict[str, CoordinatedGroup]:
         """The groups that it coordinates."""
-        return self.groups._host.hosted
+        return self.groups._groups.coordinated
 
     def join(self, client: str, member_id: str = "", group: str = G, **fields: Any) -> Started:
         values = {
@@ -86,14 +86,14 @@ class Broker:
 
     def commit(self, offset: int, member_id: str = "", generation: int = -1, group: str = G) -> ErrorCode:
         request = OffsetCommitRequest(group, {T0: OffsetAndMetadata(offset)}, member_id, generation)
-        answer = run(self.groups.commit_offsets(request))
+        answer = run(self.groups.offsets.commit(request))
         assert set(answer) == {T0}
         error = answer[T0]
         assert isinstance(error, ErrorCode)
         return error
 
     def fetch(self, group: str = G) -> dict[TopicPartition, int]:
-        found = run(self.groups.fetch_offsets(OffsetFetchRequest(group, None)))
+        found = run(self.groups.offsets.fetch(OffsetFetchRequest(group, None)))
         return {tp: value.offset for tp, value in found.items()}
 
     def find(self, group: str = G) -> int | None:

@@ -113,11 +113,11 @@ def test_a_group_that_is_let_go_has_no_timer() -> None:
     house = House()
     broker = house.preferred()
     house.stable("a")
-    hosted = broker.hosted[G]
+    coordinated = broker.coordinated[G]
     broker.client.expire_session()
     armed = counted(house.clock)
     house.clock.advance(100.0)
-    assert hosted.core.state is GroupState.DEAD and armed == []
+    assert coordinated.core.state is GroupState.DEAD and armed == []
 
 
 # trap: kafkalite/coordinator/group/coordinated_group.py: A member that is answered sends its next request at once,
@@ -127,14 +127,14 @@ def test_who_is_answered_may_ask_again_at_once() -> None:
     house = House()
     broker = house.preferred()
     first, second = broker.join("a"), broker.join("b")
-    hosted = broker.hosted[G]
+    coordinated = broker.coordinated[G]
     seen: list[tuple[int, GroupState]] = []
 
     def look(answer: Any) -> Any:
-        seen.append((hosted.core.generation, hosted.core.state))
+        seen.append((coordinated.core.generation, coordinated.core.state))
         return answer
 
-    for waiting in hosted._waiting.values():
+    for waiting in coordinated._waiting.values():
         waiting.addCallback(look)
     house.clock.advance(6.0)
     assert first.done and second.done

@@ -21,7 +21,7 @@ DAY = 86_400.0
 
 
 def describe(broker: Broker, *groups: str) -> Any:
-    found = run(broker.groups.describe(groups or (G,)))
+    found = run(broker.groups.admin.describe(groups or (G,)))
     return found if len(found) > 1 else found[0]
 
 
@@ -29,13 +29,13 @@ def listed(house: House, *states: str) -> dict[str, str]:
     """What all brokers list together; no group twice."""
     found: list[GroupListing] = []
     for broker in house.brokers.values():
-        found += run(broker.groups.list(states))
+        found += run(broker.groups.admin.list_groups(states))
     assert len({each.group for each in found}) == len(found)
     return {each.group: each.state for each in found}
 
 
 def delete(broker: Broker, *groups: str) -> Any:
-    return run(broker.groups.delete(groups or (G,)))
+    return run(broker.groups.admin.delete(groups or (G,)))
 
 
 # DescribeGroups
@@ -102,7 +102,7 @@ def test_every_group_is_listed_by_one_broker() -> None:
         run(broker.groups.stop())
     house.brokers = {broker_id: Broker(house, broker_id) for broker_id in (1, 2, 3)}
     assert listed(house) == expected
-    assert not any(broker.hosted for broker in house.brokers.values())
+    assert not any(broker.coordinated for broker in house.brokers.values())
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_listing_by_state(states: list[str], found: set[str]) -> None:
 def test_listing_by_type(types: list[str], count: int) -> None:
     house = House()
     house.stable("a")
-    found = run(house.preferred().groups.list((), types))
+    found = run(house.preferred().groups.admin.list_groups((), types))
     assert found == [GroupListing(G, "consumer", "Stable", "classic")][:count]
 
 
@@ -137,7 +137,7 @@ def test_a_list_without_zookeeper_is_asked_for_again() -> None:
     broker = house.preferred()
     broker.client.lose_connection()
     with pytest.raises(ApiError, match="COORDINATOR_LOAD_IN_PROGRESS"):
-        run(broker.groups.list())
+        run(broker.groups.admin.list_groups())
 
 
 # DeleteGroups
@@ -285,7 +285,7 @@ def test_a_group_that_is_claimed_again_and_again_has_one_watch() -> None:
     broker = house.preferred()
     assert broker.commit(5) is NONE
     for _ in range(5):
-        run(broker.groups._host.release(broker.hosted[G]))
+        run(broker.groups._groups.release(broker.coordinated[G]))
         assert broker.commit(6) is NONE
     kinds = broker.client._data_watches, broker.client._child_watches
     assert sum(len(kind.get("/consumers/g/ids", ())) for kind in kinds) == 1
@@ -343,7 +343,7 @@ def test_offsets_of_topics_that_nobody_reads_any_more_go_by_their_age() -> None:
         house.clock.advance(9.0)
         broker.heartbeat(ids["a"], 1)
     assert T0 in broker.fetch()
-    assert broker.hosted[G].core.state is GroupState.STABLE
+    assert broker.coordinated[G].core.state is GroupState.STABLE
 
 
 def test_groups_that_nobody_coordinates_are_looked_at_by_whom_it_would_be() -> None:
@@ -353,7 +353,7 @@ def test_groups_that_nobody_coordinates_are_looked_at_by_whom_it_would_be() -> N
     second = house.kill(first)
     house.clock.advance(3_000.0)
     # Looked at, and let go again.
-    assert second.hosted == {}
+    assert second.coordinated == {}
     assert "/consumers/g/coordinator" not in house.server.paths()
     house.clock.advance(1_300.0)
     assert house.server.paths("/consumers/g") == []
@@ -404,7 +404,7 @@ def test_an_offset_that_comes_while_a_group_expires_is_not_lost(moment: tuple[st
     broker.join("a", require_known_member_id=True)
 
     def commit(name: str, path: str) -> None:
-        if (name, path) == moment and broker.hosted == {}:
+        if (name, path) == moment and broker.coordinated == {}:
             broker.client.before = None
             run(house.others()[0].offsets.commit(G, {T0: OffsetAndMetadata(7)}, None))
             came.append(path)

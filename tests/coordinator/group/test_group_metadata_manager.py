@@ -125,7 +125,7 @@ def test_without_a_connection_members_are_answered_from_memory_and_nothing_is_wr
     assert broker.heartbeat(ids["a"], 1) is NONE
     assert broker.find() == broker.id
     assert broker.commit(1, ids["a"], 1) is UNAVAILABLE
-    assert broker.hosted
+    assert broker.coordinated
     broker.client.reconnect()
     assert broker.commit(2, ids["a"], 1) is NONE
     assert broker.heartbeat(ids["a"], 1) is NONE
@@ -160,7 +160,7 @@ def test_groups_that_were_let_go_for_want_of_zookeeper_are_the_same_when_it_is_b
     ids = house.stable("a")
     broker.client.lose_connection()
     house.clock.advance(18.0)
-    assert broker.hosted == {}
+    assert broker.coordinated == {}
     # ZooKeeper itself was away, and kept the session.
     broker.client.reconnect()
     assert broker.heartbeat(ids["a"], 1) is NONE
@@ -168,7 +168,7 @@ def test_groups_that_were_let_go_for_want_of_zookeeper_are_the_same_when_it_is_b
     house.clock.advance(9.0)
     broker.client.lose_connection()
     house.clock.advance(9.0)
-    assert broker.hosted
+    assert broker.coordinated
 
 
 def test_a_generation_waits_until_it_can_be_written() -> None:
@@ -257,7 +257,7 @@ def test_a_paused_coordinator_cannot_begin_a_generation() -> None:
     assert sync.result.error is NOT_COORDINATOR
     assert house.server.data("/consumers/g/generation") == before
     assert second.sync(ids["a"], 1).result.assignment == ids["a"].encode()
-    assert first.hosted == {}
+    assert first.coordinated == {}
 
 
 def test_a_paused_coordinator_keeps_nobody_elses_claim() -> None:
@@ -310,7 +310,7 @@ def test_a_session_that_ends_while_a_group_is_loaded() -> None:
 
     second.client.before = expire
     assert second.heartbeat(ids["a"], 1) is NOT_COORDINATOR
-    assert second.hosted == {}
+    assert second.coordinated == {}
     assert second.heartbeat(ids["a"], 1) is NONE
 
 

@@ -21,13 +21,13 @@ NONE = ErrorCode.NONE
 
 
 def delete(broker: Broker, *partitions: Any, group: str = G) -> Any:
-    return run(broker.groups.delete_offsets(OffsetDeleteRequest(group, partitions)))
+    return run(broker.groups.admin.delete_offsets(OffsetDeleteRequest(group, partitions)))
 
 
 def txn(broker: Broker, offset: int = 5, **fields: Any) -> ErrorCode:
     producer = TxnProducer("tid", 1, 0)
     request = TxnOffsetCommitRequest(fields.pop("group", G), producer, {T0: OffsetAndMetadata(offset)}, **fields)
-    error = run(broker.groups.txn_commit_offsets(request))[T0]
+    error = run(broker.groups.offsets.txn_commit(request))[T0]
     assert isinstance(error, ErrorCode)
     return error
 
@@ -68,7 +68,7 @@ def test_commits_that_wait_for_the_claim_are_written_in_the_order_in_which_they_
 
     monkeypatch.setattr(GroupStore, "load", load_later)
     commits = [
-        deferred(broker.groups.commit_offsets(OffsetCommitRequest(G, {T0: OffsetAndMetadata(offset)})))
+        deferred(broker.groups.offsets.commit(OffsetCommitRequest(G, {T0: OffsetAndMetadata(offset)})))
         for offset in (5, 6, 7)
     ]
     loaded.callback(None)
@@ -80,7 +80,7 @@ def test_each_partition_is_answered_for_itself() -> None:
     house = House()
     broker = house.preferred()
     offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2, metadata="x" * 5000)}
-    answer = run(broker.groups.commit_offsets(OffsetCommitRequest(G, offsets)))
+    answer = run(broker.groups.offsets.commit(OffsetCommitRequest(G, offsets)))
     assert answer == {T0: NONE, T1: ErrorCode.OFFSET_METADATA_TOO_LARGE}
 
 
@@ -225,11 +225,11 @@ def test_an_empty_group_goes_with_its_last_offset() -> None:
     house = House()
     broker = house.preferred()
     offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}
-    run(broker.groups.commit_offsets(OffsetCommitRequest(G, offsets)))
+    run(broker.groups.offsets.commit(OffsetCommitRequest(G, offsets)))
     assert delete(broker, T0) == {T0: NONE}
-    assert [listed.group for listed in run(broker.groups.list())] == [G]
+    assert [listed.group for listed in run(broker.groups.admin.list_groups())] == [G]
     assert delete(broker, T1) == {T1: NONE}
-    assert run(broker.groups.list()) == []
+    assert run(broker.groups.admin.list_groups()) == []
     assert "/consumers/g" not in house.server.paths()
     assert broker.commit(7) is NONE
     assert broker.fetch() == {T0: 7}
@@ -242,7 +242,7 @@ def test_a_group_with_members_stays_without_offsets() -> None:
     ids = house.stable("a")
     assert delete(broker, U0) == {U0: NONE}
     assert broker.heartbeat(ids["a"], 1) is NONE
-    assert [listed.state for listed in run(broker.groups.list())] == ["Stable"]
+    assert [listed.state for listed in run(broker.groups.admin.list_groups())] == ["Stable"]
 
 
 def test_a_deletion_is_done_even_where_the_group_cannot_go_with_it() -> None:

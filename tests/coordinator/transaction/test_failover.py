@@ -227,7 +227,7 @@ def test_a_zombie_whose_session_goes_on_cannot_write_either() -> None:
     assert run(other.claims.claim(BASE, other.id)) is not None
     assert zombie.end(producer).error is E.NOT_COORDINATOR
     assert house.state() is S.ONGOING and not house.leaders.markers
-    assert list(zombie.coordinator._ownership) == []
+    assert list(zombie.coordinator._state_manager) == []
     assert zombie.end(producer).error is E.NOT_COORDINATOR
 
 

@@ -163,7 +163,7 @@ def test_used_up_epochs_give_a_new_id() -> None:
     house = House()
     owner = house.owner
     producer = owner.init().result
-    partition = next(iter(owner.coordinator._ownership))
+    partition = next(iter(owner.coordinator._state_manager))
     entry = partition.entries[TX]
     entry.metadata = entry.metadata.with_(producer_epoch=32766)
     assert owner.init().result == ProducerIdAndEpoch(1001, 0)
@@ -269,7 +269,7 @@ def test_markers_of_a_coordinator_that_was_overtaken_end_its_office() -> None:
     house.owner.end(producer)
     house.clock.advance(10)
     assert house.state() is S.PREPARE_COMMIT and len(house.leaders.markers) == 1
-    assert list(house.owner.coordinator._ownership) == []
+    assert list(house.owner.coordinator._state_manager) == []
 
 
 # Whose office it is

@@ -11,9 +11,9 @@ from kafkalite.apis.context import RequestContext
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.values import OffsetCommitRequest
-from kafkalite.coordinator.offsets.values import NO_EPOCH, NO_TIMESTAMP, OffsetAndMetadata
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
+from kafkalite.zk.znodes.offsets import NO_EPOCH, NO_TIMESTAMP, OffsetAndMetadata
 
 _RETENTION = range(2, 5)
 _LEADER_EPOCH = 6

@@ -14,10 +14,10 @@ from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.values import OffsetFetchRequest
-from kafkalite.coordinator.offsets.values import NO_EPOCH, OffsetAndMetadata
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
 from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError
+from kafkalite.zk.znodes.offsets import NO_EPOCH, OffsetAndMetadata
 
 _NO_OFFSET = -1
 _ERROR_OF_ALL = 2

@@ -11,9 +11,9 @@ from kafkalite.apis.context import RequestContext
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.values import TxnOffsetCommitRequest
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.protocol.api_keys import ApiKey
 from kafkalite.protocol.codec import response_class
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 
 _LOADING_FROM: Final = 2
 _EPOCH_FROM: Final = 2

@@ -54,7 +54,7 @@ class Coordinators:
             broker_id,
             claims,
             transactions,
-            CoordinatorDependencies(producer_ids, offsets, metadata, self._markers),
+            CoordinatorDependencies(producer_ids, offsets.transactional, metadata, self._markers),
             clock,
             config,
         )

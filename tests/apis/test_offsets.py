@@ -18,11 +18,11 @@ from kafkalite.coordinator.group.values import (
     OffsetErrors,
     OffsetFetchRequest,
 )
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
 from kafkalite.zk.stores.claims import ClaimStore
 from kafkalite.zk.zk_client import ConnectionLostError
 from kafkalite.zk.znodes.consumers import group_path
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata
 from tests.apis.helpers import FakeBroker, struct
 
 COMMIT, FETCH, DELETE = ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH, ApiKey.OFFSET_DELETE

@@ -12,13 +12,13 @@ from kafkalite.apis.dispatch import Dispatcher
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.group.values import TxnOffsetCommitRequest
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch, TransactionListing
 from kafkalite.log.producer_entry import BatchMetadata, ProducerEntry
 from kafkalite.log.producer_state import read_marker
 from kafkalite.protocol.api_keys import SUPPORTED, ApiKey
 from kafkalite.record.batch import iter_headers
 from kafkalite.replication.results import ProduceResult
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
 
 from .helpers import FakeBroker, struct

@@ -14,8 +14,8 @@ from typing import Final
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.znodes.groups import Generation, MemberRecord
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 
 UNKNOWN_MEMBER: Final = ""
 """The member id of a member without an id yet, and of a client that is no member."""

@@ -15,15 +15,14 @@ from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.committed_offset_reader import CommittedOffsetReader
 from kafkalite.coordinator.offsets.offset_removal import ANY_VERSION, OffsetRemoval, past_retention
 from kafkalite.coordinator.offsets.offset_writer import OffsetWriter
-from kafkalite.coordinator.offsets.staged_offsets_reader import StagedOffsetsReader
 from kafkalite.coordinator.offsets.transactional_offsets import TransactionalOffsets
-from kafkalite.coordinator.offsets.values import NO_TIMESTAMP, OffsetAndMetadata, TxnProducer
 from kafkalite.zk.stores.claims import Claim
 from kafkalite.zk.stores.offsets import OffsetStore
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.stores.watched_reads import WatchedReads
 from kafkalite.zk.zk_client import ZkClient
 from kafkalite.zk.znodes.consumers import group_path
+from kafkalite.zk.znodes.offsets import NO_TIMESTAMP, OffsetAndMetadata, TxnProducer
 
 _MOST_METADATA = 150_000
 """Metadata of this many characters fits into one znode, however JSON escapes it; a limit besides
@@ -34,7 +33,8 @@ class OffsetManager:
     """Reads and writes ``/consumers/<group>/{offsets,commits,staged}``.
 
     ``topic_exists`` says whether this broker's metadata cache knows a partition. ``config``:
-    ``offset.metadata.max.bytes`` and ``offsets.retention.minutes``.
+    ``offset.metadata.max.bytes`` and ``offsets.retention.minutes``. ``transactional``: applies and discards what
+    :meth:`stage` has stored.
     """
 
     def __init__(
@@ -51,10 +51,9 @@ class OffsetManager:
         self._store = OffsetStore(client)
         self._reads = WatchedReads(client, clock)
         self._transactions = transactions
-        self._staged = StagedOffsetsReader(self._store, self._reads, transactions)
-        self._reader = CommittedOffsetReader(self._store, self._reads, self._staged)
+        self._reader = CommittedOffsetReader(self._store, self._reads, transactions)
         self._writer = OffsetWriter(client)
-        self._staging = TransactionalOffsets(self._store, transactions)
+        self.transactional = TransactionalOffsets(self._store, transactions)
         self._removal = OffsetRemoval(client)
 
     async def fetch(
@@ -125,20 +124,7 @@ class OffsetManager:
             return error
         now = self._clock.time_ms()
         staged = {tp: replace(value, commit_timestamp_ms=now) for tp, value in offsets.items()}
-        return await self._staging.stage(group, claim, producer, staged)
-
-    async def apply_staged(self, group: str, producer: TxnProducer, txn_claim: Claim, decision_mzxid: int) -> None:
-        """Copy the offsets that ``producer`` staged to the group's offsets, then remove them. Idempotent.
-
-        An offset that was written after the decision (``decision_mzxid``) stays.
-
-        Raises ``ClaimLostError`` and ``ZkError``.
-        """
-        await self._staging.apply(group, producer, txn_claim, decision_mzxid)
-
-    async def discard_staged(self, group: str, producer: TxnProducer, txn_claim: Claim) -> None:
-        """Remove the offsets that ``producer`` staged. Idempotent. Raises ``ClaimLostError`` and ``ZkError``."""
-        await self._staging.discard(group, producer, txn_claim)
+        return await self.transactional.stage(group, claim, producer, staged)
 
     async def groups(self) -> list[str]:
         """All groups with a znode, those of old consumers included."""
@@ -149,7 +135,7 @@ class OffsetManager:
         # Not through the cache, as in expire().
         if await self._store.has_any(group):
             return True
-        staged = await self._staged.view(group)
+        staged = await self._reader.staged(group)
         return bool(staged.decided or staged.undecided)
 
     async def delete_group(self, group: str, claim: Claim, *, with_offsets: bool = True) -> None:
@@ -173,7 +159,7 @@ class OffsetManager:
         Keeps the offsets of topics that ``is_subscribed``. ``empty_since_ms``: when the group lost its last member; the
         retention does not begin earlier. Raises ``ClaimLostError``.
         """
-        staged = await self._staged.view(group)
+        staged = await self._reader.staged(group)
         busy = staged.undecided | staged.decided.keys()
         # Not through the cache, because a scan of every offset would evict the values that clients ask for.
         known = {

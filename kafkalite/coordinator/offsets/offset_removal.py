@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import NO_TIMESTAMP
 from kafkalite.zk.stores.claims import Claim, write_claimed
 from kafkalite.zk.stores.fenced_write import OpResult
 from kafkalite.zk.stores.offsets import StoredOffset
@@ -28,6 +27,7 @@ from kafkalite.zk.zk_client import (
 )
 from kafkalite.zk.znodes import consumers, offsets
 from kafkalite.zk.znodes.claims import COORDINATOR_CLAIM
+from kafkalite.zk.znodes.offsets import NO_TIMESTAMP
 
 ANY_VERSION = -1
 _TRIES = 5

@@ -16,7 +16,6 @@ from itertools import islice
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future, spawn
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, WriteFence, write_fenced
 from kafkalite.zk.stores.offset_layout import OffsetLayout, OffsetWrite
@@ -28,6 +27,7 @@ from kafkalite.zk.zk_client import (
     ZkClient,
     ZkError,
 )
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata
 
 log = logging.getLogger(__name__)
 

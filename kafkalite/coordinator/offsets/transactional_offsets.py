@@ -15,8 +15,7 @@ from collections.abc import Iterator, Mapping
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import gather
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.staged_offsets_reader import merged
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
+from kafkalite.coordinator.offsets.committed_offset_reader import merged
 from kafkalite.zk.stores.claims import Claim, write_claimed
 from kafkalite.zk.stores.fenced_write import FencedError, FencedWrite, OpResult, write_fenced
 from kafkalite.zk.stores.offset_layout import create_container
@@ -37,7 +36,7 @@ from kafkalite.zk.zk_client import (
 )
 from kafkalite.zk.znodes import admin, consumers, offsets, topics, transactions
 from kafkalite.zk.znodes.codec import MalformedZnodeError
-from kafkalite.zk.znodes.offsets import StagedOffsets
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata, StagedOffsets, TxnProducer
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
 
 log = logging.getLogger(__name__)
@@ -60,7 +59,11 @@ class TransactionalOffsets:
         self._transactions = transactions
 
     async def stage(self, group: str, claim: Claim, producer: TxnProducer, staged: Offsets) -> ErrorCode:
-        """See ``OffsetManager.stage``."""
+        """Store ``staged`` aside until the producer's transaction is decided; durable when this returns NONE.
+
+        Returns INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING or INVALID_PRODUCER_EPOCH if this producer has no ongoing
+        transaction. Raises ``ClaimLostError``.
+        """
         for attempt in range(_TRIES):
             found = await self._transactions.read(producer.transactional_id)
             error = _refusal(None if found is None else found[0], producer, group)
@@ -81,7 +84,11 @@ class TransactionalOffsets:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
 
     async def apply(self, group: str, producer: TxnProducer, claim: Claim, decision_mzxid: int) -> None:
-        """See ``OffsetManager.apply_staged``."""
+        """Copy the offsets that ``producer`` staged to the group's offsets, then remove them. Idempotent.
+
+        ``claim``: that of the transaction's state partition. An offset that was written after the decision
+        (``decision_mzxid``) stays. Raises ``ClaimLostError`` and ``ZkError``.
+        """
         paths = await self._paths(group, producer)
         chunks = [(path.rpartition("/")[2], await self._chunk(path)) for path in paths]
         left = dict(merged(chunks).get(producer, {}))
@@ -96,7 +103,7 @@ class TransactionalOffsets:
         await self._remove(paths, claim)
 
     async def discard(self, group: str, producer: TxnProducer, claim: Claim) -> None:
-        """See ``OffsetManager.discard_staged``."""
+        """Remove the offsets that ``producer`` staged. Idempotent. Raises ``ClaimLostError`` and ``ZkError``."""
         await self._remove(await self._paths(group, producer), claim)
 
     # Staging

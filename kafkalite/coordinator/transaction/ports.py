@@ -12,9 +12,9 @@ from typing import Protocol
 
 from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import TxnProducer
 from kafkalite.coordinator.transaction.values import MarkerResults, TransactionMarker
 from kafkalite.zk.stores.claims import Claim
+from kafkalite.zk.znodes.offsets import TxnProducer
 
 
 class ProducerIds(Protocol):
@@ -25,12 +25,12 @@ class ProducerIds(Protocol):
 
 
 class StagedOffsetStore(Protocol):
-    """The part of ``OffsetManager`` that applies or discards the offsets that TxnOffsetCommit staged."""
+    """``TransactionalOffsets``: applies or discards the offsets that TxnOffsetCommit staged."""
 
-    def apply_staged(self, group: str, producer: TxnProducer, txn_claim: Claim, decision_mzxid: int) -> Awaitable[None]:
+    def apply(self, group: str, producer: TxnProducer, claim: Claim, decision_mzxid: int) -> Awaitable[None]:
         """Copy the staged offsets to the group's own, except where a commit came after the decision."""
 
-    def discard_staged(self, group: str, producer: TxnProducer, txn_claim: Claim) -> Awaitable[None]:
+    def discard(self, group: str, producer: TxnProducer, claim: Claim) -> Awaitable[None]:
         """Remove the staged offsets."""
 
 

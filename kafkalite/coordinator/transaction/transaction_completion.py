@@ -136,12 +136,10 @@ class TransactionCompletion:
         metadata, offsets, claim = entry.metadata, self._dependencies.offsets, partition.claim
         stagers = transitions.stagers(metadata)
         if metadata.state is TransactionState.PREPARE_COMMIT:
-            await gather(
-                offsets.apply_staged(group, stagers[0], claim, entry.mzxid) for group in sorted(metadata.groups)
-            )
+            await gather(offsets.apply(group, stagers[0], claim, entry.mzxid) for group in sorted(metadata.groups))
         else:
             await gather(
-                offsets.discard_staged(group, stager, claim) for group in sorted(metadata.groups) for stager in stagers
+                offsets.discard(group, stager, claim) for group in sorted(metadata.groups) for stager in stagers
             )
 
     async def _markers(self, partition: StatePartition, entry: TransactionalIdEntry, progress: _Progress) -> None:

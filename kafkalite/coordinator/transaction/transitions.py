@@ -14,9 +14,9 @@ from typing import Final
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import TxnProducer
 from kafkalite.coordinator.transaction.states import AT_REST, DECIDED, transition
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
+from kafkalite.zk.znodes.offsets import TxnProducer
 from kafkalite.zk.znodes.transactions import NO_PRODUCER_EPOCH, NO_TIMEOUT, TransactionMetadata, TransactionState
 
 _MAX_EPOCH: Final = (1 << 15) - 1

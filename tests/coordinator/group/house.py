@@ -18,7 +18,6 @@ from kafkalite.coordinator.group.values import (
     SyncRequest,
 )
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.coordinator.placement import preferred
 from kafkalite.testing.clock import ManualClock
 from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
@@ -27,6 +26,7 @@ from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import ensure, ensure_paths
 from kafkalite.zk.stores.transactions import TransactionStore
 from kafkalite.zk.znodes.consumers import ids_path
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata
 from tests.coordinator.house import Started, run
 
 G = "g"

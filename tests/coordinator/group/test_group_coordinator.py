@@ -10,9 +10,9 @@ import pytest
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import GroupListing, LeavingMember
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.znodes.consumers import offset_path
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata
 from tests.coordinator.group.house import SUBSCRIPTION, T0, U0, Broker, G, House
 from tests.coordinator.house import Started, run
 

@@ -9,11 +9,11 @@ import pytest
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.tasks import Future, deferred
 from kafkalite.coordinator.group.values import OffsetCommitRequest, OffsetDeleteRequest, TxnOffsetCommitRequest
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.stores.groups import GroupStore
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.zk_client import ConnectionLostError
 from kafkalite.zk.znodes.consumers import offset_path
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 from tests.coordinator.group.house import T0, T1, U0, Broker, G, House
 from tests.coordinator.house import run
 

@@ -16,12 +16,12 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets.offset_manager import OffsetManager
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.stores.claims import Claim, ClaimLostError, ClaimStore
 from kafkalite.zk.stores.transactions import NEW, Stored, TransactionStore
 from kafkalite.zk.zk_client import Create, SessionState, SetData, ZkError
 from kafkalite.zk.znodes import transactions
 from kafkalite.zk.znodes.consumers import group_path, offset_path
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
 from tests.coordinator.house import Started
 from tests.coordinator.offsets.house import T0, T1, Broker, G, House
@@ -266,13 +266,13 @@ class Decider:
         if value is None:
             await self.write(TransactionState.PREPARE_ABORT)
             await self.world.pause()
-            await self.offsets.discard_staged(G, MOVER, self.claim)
+            await self.offsets.transactional.discard(G, MOVER, self.claim)
             await self.write(TransactionState.COMPLETE_ABORT)
             return
         self.world.truth.deciding = value
         decision = await self.write(TransactionState.PREPARE_COMMIT)
         await self.world.pause()
-        await self.offsets.apply_staged(G, MOVER, self.claim, decision.mzxid)
+        await self.offsets.transactional.apply(G, MOVER, self.claim, decision.mzxid)
         await self.world.pause()
         await self.write(TransactionState.COMPLETE_COMMIT)
 

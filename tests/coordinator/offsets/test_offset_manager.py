@@ -6,10 +6,10 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.stores.claims import ClaimLostError
 from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.znodes.consumers import group_path
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 from tests.coordinator.house import run
 from tests.coordinator.offsets.house import T0, T1, U0, G, House
 

@@ -9,11 +9,11 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.coordinator.offsets.offset_removal import past_retention
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.offsets import StoredOffset
 from kafkalite.zk.stores.paths import ensure, set_or_create
 from kafkalite.zk.zk_client import NotEmptyError
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata
 from tests.coordinator.house import run
 from tests.coordinator.offsets.house import T0, T1, U0, G, House
 

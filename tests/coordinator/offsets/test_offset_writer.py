@@ -10,11 +10,11 @@ import pytest
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.offsets import offset_writer
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata
 from kafkalite.zk.stores.batches import MAX_BYTES, MAX_OPS, op_size
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.zk_client import Create, Delete, Op
 from kafkalite.zk.znodes.consumers import group_path
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata
 from tests.coordinator.house import Started
 from tests.coordinator.offsets.house import T0, T1, U0, G, House
 

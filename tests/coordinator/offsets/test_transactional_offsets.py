@@ -8,12 +8,12 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.stores.claims import Claim, ClaimLostError
 from kafkalite.zk.stores.paths import set_or_create
 from kafkalite.zk.stores.transactions import NEW, Stored
 from kafkalite.zk.zk_client import ConnectionLostError, Delete, ZkError
 from kafkalite.zk.znodes import transactions
+from kafkalite.zk.znodes.offsets import OffsetAndMetadata, TxnProducer
 from kafkalite.zk.znodes.transactions import TransactionMetadata, TransactionState
 from tests.coordinator.house import run
 from tests.coordinator.offsets.house import T0, T1, U0, Broker, G, House
@@ -66,7 +66,7 @@ class Transactions:
 
     def apply(self, decision: int, producer: TxnProducer = MOVER) -> None:
         claim = self.claims[producer.transactional_id]
-        run(self.decider.offsets.apply_staged(G, producer, claim, decision))
+        run(self.decider.offsets.transactional.apply(G, producer, claim, decision))
 
     def numbers(self, *, stable: bool = False) -> Any:
         """What both brokers answer for all of the group."""
@@ -159,7 +159,7 @@ def test_an_aborted_one_leaves_nothing(txn: Transactions) -> None:
     txn.set_state(ABORT)
     assert txn.numbers(stable=True) == {T0: 1}
     for _ in range(2):
-        run(txn.decider.offsets.discard_staged(G, MOVER, txn.claims["mover"]))
+        run(txn.decider.offsets.transactional.discard(G, MOVER, txn.claims["mover"]))
     assert txn.staged == [] and txn.numbers(stable=True) == {T0: 1}
 
 
@@ -297,8 +297,8 @@ def test_a_zombie_coordinator_of_transactions_copies_and_removes_nothing(txn: Tr
     run(txn.house.hand.delete(f"{claim.base}/coordinator"))
     run(txn.group.claims.claim(claim.base, 1))
     for work in (
-        txn.decider.offsets.apply_staged(G, MOVER, claim, decision),
-        txn.decider.offsets.discard_staged(G, MOVER, claim),
+        txn.decider.offsets.transactional.apply(G, MOVER, claim, decision),
+        txn.decider.offsets.transactional.discard(G, MOVER, claim),
     ):
         with pytest.raises(ClaimLostError):
             run(work)

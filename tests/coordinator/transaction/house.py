@@ -10,7 +10,6 @@ from kafkalite.cluster.model import Broker, LeaderAndIsr, PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import Future
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import TxnProducer
 from kafkalite.coordinator.placement import preferred
 from kafkalite.coordinator.transaction.ports import CoordinatorDependencies
 from kafkalite.coordinator.transaction.transaction_coordinator import TransactionCoordinator
@@ -20,6 +19,7 @@ from kafkalite.testing.zookeeper import MemoryZkClient, MemoryZooKeeper
 from kafkalite.zk.stores.claims import Claim, ClaimStore
 from kafkalite.zk.stores.paths import ensure
 from kafkalite.zk.stores.transactions import TransactionStore
+from kafkalite.zk.znodes.offsets import TxnProducer
 from kafkalite.zk.znodes.transactions import (
     TransactionMetadata,
     TransactionState,
@@ -84,12 +84,12 @@ class Groups:
         self.decisions: list[int] = []
         self.failures: list[Exception] = []
 
-    async def apply_staged(self, group: str, producer: TxnProducer, txn_claim: Claim, decision_mzxid: int) -> None:
-        self._call("apply", group, producer, txn_claim)
+    async def apply(self, group: str, producer: TxnProducer, claim: Claim, decision_mzxid: int) -> None:
+        self._call("apply", group, producer, claim)
         self.decisions.append(decision_mzxid)
 
-    async def discard_staged(self, group: str, producer: TxnProducer, txn_claim: Claim) -> None:
-        self._call("discard", group, producer, txn_claim)
+    async def discard(self, group: str, producer: TxnProducer, claim: Claim) -> None:
+        self._call("discard", group, producer, claim)
 
     def _call(self, what: str, group: str, producer: TxnProducer, claim: Claim) -> None:
         if self.failures:

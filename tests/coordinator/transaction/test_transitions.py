@@ -9,7 +9,6 @@ import pytest
 
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
-from kafkalite.coordinator.offsets.values import TxnProducer
 from kafkalite.coordinator.transaction import transitions
 from kafkalite.coordinator.transaction.states import (
     AT_REST,
@@ -21,6 +20,7 @@ from kafkalite.coordinator.transaction.states import (
 )
 from kafkalite.coordinator.transaction.transitions import Transition
 from kafkalite.coordinator.transaction.values import ProducerIdAndEpoch
+from kafkalite.zk.znodes.offsets import TxnProducer
 from kafkalite.zk.znodes.transactions import NO_TIMEOUT, TransactionMetadata, TransactionState
 
 S = TransactionState

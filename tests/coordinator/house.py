@@ -1,4 +1,4 @@
-"""What the houses of all coordinators have: work that is started, and looked at later."""
+"""Shared by the tests of all coordinators: work that is started, with its later result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kafkalite.common.tasks import deferred
 
 
 class Started:
-    """Work under way: ``result`` once it is done."""
+    """Work in progress: ``result`` once it is done."""
 
     def __init__(self, work: Awaitable[Any]) -> None:
         self.results: list[Any] = []
@@ -30,7 +30,7 @@ class Started:
 
     @property
     def error(self) -> ErrorCode:
-        """What the client is told, where that is all."""
+        """The error that the client gets; NONE for a result."""
         if self.results:
             return ErrorCode.NONE
         assert self.failures, "not complete"

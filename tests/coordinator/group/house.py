@@ -1,4 +1,4 @@
-"""Brokers' group coordinators on one ZooKeeper in memory and one clock."""
+"""The group coordinators of three brokers, with one ZooKeeper in memory and one clock."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
 
 
 class Broker:
-    """One broker's coordinator, and short forms of what clients ask it."""
+    """One broker's group coordinator, with short forms of the clients' requests."""
 
     def __init__(self, house: House, broker_id: int) -> None:
         self.id = broker_id
@@ -62,7 +62,7 @@ class Broker:
 
     @property
     def coordinated(self) -> dict[str, CoordinatedGroup]:
-        """The groups that it coordinates."""
+        """The groups that this broker coordinates."""
         return self.groups._groups.coordinated
 
     def join(self, client: str, member_id: str = "", group: str = G, **fields: Any) -> Started:
@@ -103,7 +103,7 @@ class Broker:
 
 
 class House:
-    """Three brokers. ``coordinator`` is the one that would coordinate ``g`` first, ``others`` the others."""
+    """Three brokers on one ZooKeeper."""
 
     def __init__(self, **config: Any) -> None:
         self.server = MemoryZooKeeper()
@@ -130,7 +130,7 @@ class House:
         self.metadata.update_brokers({broker_id: BrokerInfo(broker_id, ()) for broker_id in brokers})
 
     def preferred(self, group: str = G) -> Broker:
-        """The broker that should coordinate ``group`` if nobody does."""
+        """The broker that placement gives ``group``."""
         broker_id = preferred(group, self.metadata.brokers)
         assert broker_id is not None
         return self.brokers[broker_id]
@@ -139,14 +139,14 @@ class House:
         return [broker for broker in self.brokers.values() if broker is not self.preferred(group)]
 
     def kill(self, broker: Broker) -> Broker:
-        """``broker`` dies with its session; returns who coordinates ``g`` from then on."""
+        """``broker`` dies with its session; returns the next coordinator of ``g``."""
         self.alive(set(self.metadata.brokers) - {broker.id})
         broker.client.lose_connection()
         self.server.expire(broker.client.session)
         return self.preferred()
 
     def stable(self, *clients: str, broker: Broker | None = None, **fields: Any) -> dict[str, str]:
-        """``clients`` form generation 1 of ``g``; their member ids."""
+        """``clients`` form generation 1 of ``g``; returns their member ids."""
         broker = broker or self.preferred()
         joins = {client: broker.join(client, **fields) for client in clients}
         self.clock.advance(6.0)
@@ -159,7 +159,7 @@ class House:
         return ids
 
     def old_consumer(self, group: str = G, name: str = "old") -> MemoryZkClient:
-        """A ZooKeeper consumer of 2017 that lives in ``group``, until its session is over."""
+        """A ZooKeeper consumer of 2017 that lives in ``group`` until its session ends."""
         client = self.server.client()
         run(ensure(client, ids_path(group)))
         run(client.create(f"{ids_path(group)}/{name}", b"{}", ephemeral=True))

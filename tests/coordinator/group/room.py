@@ -1,4 +1,4 @@
-"""A group on a table: requests by the names of their members, time by hand, and what came of each."""
+"""One ``GroupMetadata`` with short forms of its requests, a manual clock, and the answers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ LIMITS = GroupLimits(initial_rebalance_delay_ms=3_000)
 class Room:
     """Members are called by short names: the id of member ``a`` is ``a-1`` (its second one ``a-2``).
 
-    ``answers`` by ticket, which every request is given in order from 1 on. What is to be stored waits in ``stores``,
-    unless ``durable`` is set: then it is durable at once.
+    ``answers`` by ticket, which every request is given in order from 1 on. Stores wait in ``stores``, unless
+    ``durable`` is set: then they are durable at once.
     """
 
     def __init__(self, limits: GroupLimits = LIMITS, *, durable: bool = True) -> None:
@@ -39,7 +39,7 @@ class Room:
         """The last store that became durable."""
         self._tickets = 0
         self.ids: dict[str, int] = {}
-        """How many member ids each client was given."""
+        """The number of member ids that each client got."""
 
     # Requests
 
@@ -84,7 +84,7 @@ class Room:
     # Time and durability
 
     def advance(self, seconds: float) -> None:
-        """Let time pass; the group is woken when it asks for it, and never otherwise."""
+        """Let time pass; ``tick`` is called only at ``wakes_at``."""
         end = self.now + seconds
         while self.group.wakes_at <= end:
             self.now = max(self.now, self.group.wakes_at)
@@ -93,7 +93,7 @@ class Room:
         self.now = end
 
     def write(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        """The oldest store that waits is durable, or failed."""
+        """The oldest waiting store becomes durable or fails."""
         store = self.stores.pop(0)
         if error is ErrorCode.NONE:
             self.kept = store
@@ -104,7 +104,7 @@ class Room:
         self.group.die(error)
         self._settle()
 
-    # What came of it
+    # Answers and state
 
     def joined(self, ticket: int) -> JoinAnswer:
         answer = self.answers[ticket]

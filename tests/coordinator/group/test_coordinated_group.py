@@ -1,4 +1,4 @@
-"""What a heartbeat costs, and that a group's one timer does the work of many."""
+"""The cost of a heartbeat, and the one timer of a group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.coordinator.group.house import G, House
 
 
 def counted(clock: ManualClock) -> list[float]:
-    """The delays of the timers that are armed from now on."""
+    """The delays of the timers that are set from now on."""
     armed: list[float] = []
     arm = clock.call_later
 
@@ -23,7 +23,7 @@ def counted(clock: ManualClock) -> list[float]:
     return armed
 
 
-def test_heartbeats_ask_no_zookeeper_and_arm_no_timer() -> None:
+def test_heartbeats_need_no_zookeeper_request_and_no_timer() -> None:
     house = House()
     broker = house.preferred()
     ids = house.stable("a", "b")
@@ -35,7 +35,7 @@ def test_heartbeats_ask_no_zookeeper_and_arm_no_timer() -> None:
     assert armed == []
 
 
-def test_requests_that_bring_no_earlier_deadline_leave_the_timer_alone() -> None:
+def test_requests_without_an_earlier_deadline_do_not_change_the_timer() -> None:
     house = House()
     broker = house.preferred()
     ids = house.stable("a", "b")
@@ -64,14 +64,14 @@ def test_one_timer_finds_the_member_that_is_silent() -> None:
 
 
 def sleep(clock: ManualClock, seconds: float) -> None:
-    """The process is stopped: time goes on, timers come late."""
+    """The process is paused, so that timers fire late."""
     clock._now += seconds
     clock.advance(0.0)
 
 
 # trap: kafkalite/coordinator/group/group_metadata.py: A coordinator that was stopped would expire its members for
 # heartbeats that it could not receive.
-def test_nobody_is_blamed_for_the_time_in_which_the_coordinator_was_stopped() -> None:
+def test_a_paused_coordinator_removes_no_member_for_that_time() -> None:
     house = House()
     broker = house.preferred()
     ids = house.stable("a", "b")
@@ -79,14 +79,14 @@ def test_nobody_is_blamed_for_the_time_in_which_the_coordinator_was_stopped() ->
     house.clock.advance(9.0)
     broker.heartbeat(ids["a"], 1)
     sleep(house.clock, 60.0)
-    # What was sent meanwhile is read now, after the timer.
+    # The heartbeats that were sent meanwhile are read now, after the timer.
     assert [broker.heartbeat(each, 1) for each in ids.values()] == [ErrorCode.NONE] * 2
     assert not broker.join("c", given).done
     joins = [broker.join(name, member_id) for name, member_id in ids.items()]
     assert [join.result.generation for join in joins] == [2, 2]
 
 
-def test_who_is_silent_after_that_goes_when_its_time_is_over() -> None:
+def test_a_member_that_stays_silent_after_the_pause_is_removed() -> None:
     house = House()
     broker = house.preferred()
     ids = house.stable("a", "b")
@@ -98,7 +98,7 @@ def test_who_is_silent_after_that_goes_when_its_time_is_over() -> None:
     assert broker.heartbeat(ids["b"], 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_goes_on_after_a_sleep() -> None:
+def test_a_rebalance_continues_after_a_pause() -> None:
     house = House()
     broker = house.preferred()
     join = broker.join("a")
@@ -109,7 +109,7 @@ def test_a_rebalance_goes_on_after_a_sleep() -> None:
     assert join.result.generation == 1
 
 
-def test_a_group_that_is_let_go_has_no_timer() -> None:
+def test_a_released_group_has_no_timer() -> None:
     house = House()
     broker = house.preferred()
     house.stable("a")
@@ -122,8 +122,8 @@ def test_a_group_that_is_let_go_has_no_timer() -> None:
 
 # trap: kafkalite/coordinator/group/coordinated_group.py: A member that is answered sends its next request at once,
 # inside the step that answered it.
-def test_who_is_answered_may_ask_again_at_once() -> None:
-    """An answer runs its waiter's code, which finds the group as it is after the step, not in the middle of it."""
+def test_an_answered_client_may_send_a_request_at_once() -> None:
+    """The code behind an answer runs after the step, so that it finds a consistent group."""
     house = House()
     broker = house.preferred()
     first, second = broker.join("a"), broker.join("b")
@@ -141,7 +141,7 @@ def test_who_is_answered_may_ask_again_at_once() -> None:
     assert seen == [(1, GroupState.COMPLETING_REBALANCE)] * 2
 
 
-def test_members_do_not_wait_for_a_generation_that_an_error_of_our_own_kept_from_being_stored() -> None:
+def test_an_unexpected_error_in_a_store_is_answered_to_the_members() -> None:
     house = House()
     broker = house.preferred()
     join = broker.join("a")

@@ -1,4 +1,4 @@
-"""Groups as administrators see them, groups beside old consumers, and how long groups last."""
+"""Administrators' requests, groups beside old consumers, and the expiration of groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def describe(broker: Broker, *groups: str) -> Any:
 
 
 def listed(house: House, *states: str) -> dict[str, str]:
-    """What all brokers list together; no group twice."""
+    """The groups that all brokers list; no group twice."""
     found: list[GroupListing] = []
     for broker in house.brokers.values():
         found += run(broker.groups.admin.list_groups(states))
@@ -41,7 +41,7 @@ def delete(broker: Broker, *groups: str) -> Any:
 # DescribeGroups
 
 
-def test_a_stable_group_is_described_with_all_that_its_members_said() -> None:
+def test_a_stable_group_is_described_with_its_members_metadata() -> None:
     house = House()
     ids = house.stable("a")
     found = describe(house.preferred())
@@ -61,7 +61,7 @@ def test_between_generations_there_is_no_protocol_and_no_assignment() -> None:
     assert found.members[0].instance_id == "i"
 
 
-def test_what_does_not_exist_is_dead() -> None:
+def test_a_group_that_does_not_exist_is_described_as_dead() -> None:
     house = House()
     names = ["g", "h", "i"]
     for broker in house.brokers.values():
@@ -70,7 +70,7 @@ def test_what_does_not_exist_is_dead() -> None:
             assert (found.error, found.state) == ((NONE, "Dead") if ours else (ErrorCode.NOT_COORDINATOR, ""))
 
 
-def test_a_place_without_a_group_is_dead_too() -> None:
+def test_a_claimed_group_without_content_is_described_as_dead() -> None:
     house = House()
     broker = house.preferred()
     broker.join("a", protocols=())
@@ -97,7 +97,7 @@ def test_every_group_is_listed_by_one_broker() -> None:
         assert house.preferred(name).commit(1, group=name) is NONE
     expected = {G: "Stable", **{f"simple-{number}": "Empty" for number in range(6)}}
     assert listed(house) == expected
-    # Also where nobody coordinates them for the moment, and nobody has asked yet.
+    # Also groups without a coordinator, to which no client has sent a request yet.
     for broker in house.brokers.values():
         run(broker.groups.stop())
     house.brokers = {broker_id: Broker(house, broker_id) for broker_id in (1, 2, 3)}
@@ -132,7 +132,7 @@ def test_listing_by_type(types: list[str], count: int) -> None:
     assert found == [GroupListing(G, "consumer", "Stable", "classic")][:count]
 
 
-def test_a_list_without_zookeeper_is_asked_for_again() -> None:
+def test_a_list_without_zookeeper_fails_with_a_retriable_error() -> None:
     house = House()
     broker = house.preferred()
     broker.client.lose_connection()
@@ -155,18 +155,18 @@ def test_a_group_without_members_is_deleted_with_its_offsets() -> None:
     assert broker.fetch() == {}
     assert delete(broker) == {G: ErrorCode.GROUP_ID_NOT_FOUND}
     assert listed(house) == {}
-    # And it can begin anew, from the first generation on.
+    # A new group of that name starts with generation 1.
     assert house.stable("b")
 
 
-def test_others_delete_nothing() -> None:
+def test_a_broker_that_does_not_coordinate_a_group_refuses_to_delete_it() -> None:
     house = House()
     house.preferred().commit(7)
     for broker in house.others():
         assert delete(broker) == {G: ErrorCode.NOT_COORDINATOR}
 
 
-def test_a_group_somebody_is_about_to_join_is_not_deleted() -> None:
+def test_a_group_with_a_pending_member_id_is_not_deleted() -> None:
     house = House()
     broker = house.preferred()
     broker.commit(7)
@@ -192,7 +192,7 @@ def test_requests_wait_for_the_end_of_a_deletion() -> None:
     assert "/consumers/g/coordinator" in house.server.paths()
 
 
-def test_a_deletion_without_zookeeper_is_tried_again_by_clients() -> None:
+def test_a_deletion_without_zookeeper_fails_with_a_retriable_error() -> None:
     house = House()
     broker = house.preferred()
     broker.commit(7)
@@ -210,7 +210,7 @@ def test_modern_members_are_refused_where_old_consumers_live(caplog: pytest.LogC
     with caplog.at_level(logging.WARNING):
         assert broker.join("a").result.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert "old_host-1" in caplog.text and "group g" in caplog.text
-    # Their offsets are everybody's nevertheless.
+    # Clients may fetch its offsets nevertheless.
     assert broker.commit(5) is NONE
     assert delete(broker) == {G: ErrorCode.NON_EMPTY_GROUP}
     assert describe(broker).state == "Empty"
@@ -220,7 +220,7 @@ def test_modern_members_are_refused_where_old_consumers_live(caplog: pytest.LogC
     assert join.result.error is NONE
 
 
-def test_old_consumers_that_come_to_modern_members_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_coordinator_warns_of_old_consumers_that_join_modern_members(caplog: pytest.LogCaptureFixture) -> None:
     house = House()
     broker = house.preferred()
     ids = house.stable("a")
@@ -228,14 +228,14 @@ def test_old_consumers_that_come_to_modern_members_are_warned_of(caplog: pytest.
         house.old_consumer(name="old_host-1")
     assert "old_host-1" in caplog.text
     assert broker.heartbeat(ids["a"], 1) is NONE
-    # Who is there can go on, and be joined.
+    # The members continue, and others may join them.
     broker.join("b")
     assert broker.heartbeat(ids["a"], 1) is ErrorCode.REBALANCE_IN_PROGRESS
     rejoin = broker.join("a", ids["a"])
     assert rejoin.result.generation == 2
 
 
-def test_the_next_coordinator_looks_for_old_consumers_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_next_coordinator_refuses_members_beside_old_consumers(caplog: pytest.LogCaptureFixture) -> None:
     house = House()
     ids = house.stable("a")
     second = house.kill(house.preferred())
@@ -245,7 +245,7 @@ def test_the_next_coordinator_looks_for_old_consumers_too(caplog: pytest.LogCapt
     assert "ZooKeeper consumers besides" in caplog.text
 
 
-def test_old_consumers_that_come_while_the_connection_is_lost_are_seen_afterwards(
+def test_old_consumers_that_join_while_the_connection_is_lost_are_found_afterwards(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     house = House()
@@ -258,7 +258,7 @@ def test_old_consumers_that_come_while_the_connection_is_lost_are_seen_afterward
     assert "ZooKeeper consumers besides" in caplog.text
 
 
-def test_whether_there_are_old_consumers_must_be_known() -> None:
+def test_a_join_fails_while_old_consumers_cannot_be_read() -> None:
     house = House()
     broker = house.preferred()
     broker.commit(5)
@@ -266,7 +266,7 @@ def test_whether_there_are_old_consumers_must_be_known() -> None:
     assert broker.join("a").result.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-def test_the_watch_ends_with_the_claim(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_watch_on_old_consumers_ends_with_the_claim(caplog: pytest.LogCaptureFixture) -> None:
     house = House()
     broker = house.preferred()
     house.stable("a")
@@ -280,7 +280,7 @@ def test_the_watch_ends_with_the_claim(caplog: pytest.LogCaptureFixture) -> None
 
 # trap: kafkalite/coordinator/group/old_consumers.py: Each new callable passed as a watch is one more watch in kazoo: a
 # group keeps one.
-def test_a_group_that_is_claimed_again_and_again_has_one_watch() -> None:
+def test_a_group_that_is_claimed_repeatedly_has_one_watch() -> None:
     house = House()
     broker = house.preferred()
     assert broker.commit(5) is NONE
@@ -291,7 +291,7 @@ def test_a_group_that_is_claimed_again_and_again_has_one_watch() -> None:
     assert sum(len(kind.get("/consumers/g/ids", ())) for kind in kinds) == 1
 
 
-# How long groups last
+# Expiration
 
 
 def expiring() -> House:
@@ -306,7 +306,7 @@ def test_a_group_lasts_as_long_as_its_offsets_after_its_last_member() -> None:
     broker = house.preferred()
     ids = house.stable("a")
     broker.commit(7, ids["a"], 1)
-    # The commit is old by the time that the member leaves.
+    # The commit is older than the retention when the member leaves.
     for _ in range(500):
         house.clock.advance(9.0)
         broker.heartbeat(ids["a"], 1)
@@ -319,7 +319,7 @@ def test_a_group_lasts_as_long_as_its_offsets_after_its_last_member() -> None:
     assert describe(broker).state == "Dead"
 
 
-def test_the_time_without_members_goes_on_with_the_next_coordinator() -> None:
+def test_the_next_coordinator_knows_since_when_a_group_is_empty() -> None:
     house = expiring()
     broker = house.preferred()
     ids = house.stable("a")
@@ -333,7 +333,7 @@ def test_the_time_without_members_goes_on_with_the_next_coordinator() -> None:
     assert house.server.paths("/consumers/g") == []
 
 
-def test_offsets_of_topics_that_nobody_reads_any_more_go_by_their_age() -> None:
+def test_offsets_of_topics_without_a_subscribed_member_expire() -> None:
     house = expiring()
     broker = house.preferred()
     run(set_or_create(house.tools, offset_path(G, U0), b"5"))
@@ -346,34 +346,34 @@ def test_offsets_of_topics_that_nobody_reads_any_more_go_by_their_age() -> None:
     assert broker.coordinated[G].core.state is GroupState.STABLE
 
 
-def test_groups_that_nobody_coordinates_are_looked_at_by_whom_it_would_be() -> None:
+def test_groups_without_a_coordinator_are_expired_by_the_broker_that_would_claim_them() -> None:
     house = expiring()
     first = house.preferred()
     assert first.commit(7) is NONE
     second = house.kill(first)
     house.clock.advance(3_000.0)
-    # Looked at, and let go again.
+    # The broker has checked the group and released it again.
     assert second.coordinated == {}
     assert "/consumers/g/coordinator" not in house.server.paths()
     house.clock.advance(1_300.0)
     assert house.server.paths("/consumers/g") == []
 
 
-def test_groups_of_old_consumers_are_left_alone() -> None:
+def test_groups_of_old_consumers_do_not_expire() -> None:
     house = expiring()
     house.old_consumer()
     house.clock.advance(5 * DAY)
     assert "/consumers/g/ids/old" in house.server.paths()
 
 
-def test_a_place_that_never_became_a_group_goes() -> None:
+def test_a_claimed_group_without_content_is_removed() -> None:
     house = expiring()
     house.preferred().join("a", require_known_member_id=True)
     house.clock.advance(700.0)
     assert house.server.paths("/consumers/g") == []
 
 
-def test_a_group_that_somebody_joins_while_it_is_looked_at_stays() -> None:
+def test_a_group_that_a_member_joins_during_the_expiration_stays() -> None:
     house = expiring()
     broker = house.preferred()
     broker.join("a", require_known_member_id=True)
@@ -398,7 +398,7 @@ def test_a_group_that_somebody_joins_while_it_is_looked_at_stays() -> None:
 @pytest.mark.parametrize(
     "moment", [("get_children", "/consumers/g/owners"), ("multi", "/consumers/g/coordinator_epoch")]
 )
-def test_an_offset_that_comes_while_a_group_expires_is_not_lost(moment: tuple[str, str]) -> None:
+def test_an_offset_that_is_committed_while_a_group_expires_is_not_lost(moment: tuple[str, str]) -> None:
     house = expiring()
     broker = house.preferred()
     broker.join("a", require_known_member_id=True)
@@ -415,7 +415,7 @@ def test_an_offset_that_comes_while_a_group_expires_is_not_lost(moment: tuple[st
     assert came and broker.fetch() == {T0: 7}
 
 
-def test_looking_goes_on_after_a_failure() -> None:
+def test_the_expiration_runs_again_after_a_failure() -> None:
     house = expiring()
     broker = house.preferred()
     assert broker.commit(7) is NONE
@@ -426,7 +426,7 @@ def test_looking_goes_on_after_a_failure() -> None:
     assert house.server.paths("/consumers/g") == []
 
 
-def test_it_ends_with_the_broker() -> None:
+def test_the_expiration_ends_with_the_broker() -> None:
     house = expiring()
     broker = house.preferred()
     run(broker.groups.stop())

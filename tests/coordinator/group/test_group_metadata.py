@@ -1,4 +1,4 @@
-"""Deadlines: sessions, rebalances, those who do not sync; and the end."""
+"""Deadlines of sessions, rebalances and syncs; failed stores; dead groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kafkalite.coordinator.group.values import StoreKind
 from tests.coordinator.group.room import Room
 
 
-def test_a_silent_member_is_gone_after_its_session_timeout() -> None:
+def test_a_silent_member_is_removed_after_its_session_timeout() -> None:
     room = Room()
     room.stable("a", "b")
     room.advance(9.9)
@@ -24,7 +24,7 @@ def test_a_silent_member_is_gone_after_its_session_timeout() -> None:
     assert room.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_heartbeats_keep_a_member_and_wake_nobody() -> None:
+def test_heartbeats_extend_a_session_without_a_wake_up() -> None:
     room = Room()
     room.stable("a")
     woken_at = room.group.wakes_at
@@ -33,12 +33,12 @@ def test_heartbeats_keep_a_member_and_wake_nobody() -> None:
         assert room.heartbeat("a-1") is ErrorCode.NONE
     assert room.group.wakes_at == woken_at
     room.advance(woken_at - room.now)
-    # Woken once, it looks at the deadlines as they are now.
+    # The wake-up evaluates the current deadlines.
     assert room.group.wakes_at == pytest.approx(woken_at + 5.0)
     assert room.state() is GroupState.STABLE
 
 
-def test_the_last_member_leaves_an_empty_generation_which_is_kept() -> None:
+def test_the_generation_without_members_is_stored() -> None:
     room = Room()
     room.stable("a")
     room.advance(10.1)
@@ -49,7 +49,7 @@ def test_the_last_member_leaves_an_empty_generation_which_is_kept() -> None:
     assert room.group.wakes_at == math.inf
 
 
-def test_who_waits_for_the_coordinator_owes_it_no_heartbeat() -> None:
+def test_a_member_that_waits_for_an_answer_needs_no_heartbeats() -> None:
     room = Room()
     room.stable("a", "b", rebalance_timeout_ms=120_000)
     waiting = room.join("b", "b-1", protocols=(("range", b"other"),), rebalance_timeout_ms=120_000)
@@ -59,12 +59,12 @@ def test_who_waits_for_the_coordinator_owes_it_no_heartbeat() -> None:
     assert waiting not in room.answers
     room.join("a", "a-1", rebalance_timeout_ms=120_000)
     assert room.joined(waiting).generation == 2
-    # From its answer on its session counts again.
+    # Its session timeout restarts with the answer.
     room.advance(9.9)
     assert "b-1" in room.group.members
 
 
-def test_a_new_member_has_five_minutes_since_it_cannot_send_heartbeats() -> None:
+def test_a_new_member_may_be_silent_for_five_minutes() -> None:
     room = Room()
     room.stable("s", instance_id="s", session_timeout_ms=1_800_000, rebalance_timeout_ms=900_000)
     new = room.join("b")
@@ -76,7 +76,7 @@ def test_a_new_member_has_five_minutes_since_it_cannot_send_heartbeats() -> None
     assert room.group.members.ids == {"s-1"}
 
 
-def test_who_joined_and_does_not_sync_is_gone_after_the_rebalance_timeout() -> None:
+def test_a_member_that_does_not_sync_is_removed_after_the_rebalance_timeout() -> None:
     room = Room()
     room.join("a", rebalance_timeout_ms=20_000)
     room.join("b", rebalance_timeout_ms=20_000)
@@ -92,7 +92,7 @@ def test_who_joined_and_does_not_sync_is_gone_after_the_rebalance_timeout() -> N
     assert room.state() is GroupState.PREPARING_REBALANCE
 
 
-def test_a_leader_that_does_not_sync_goes_and_its_followers_begin_anew() -> None:
+def test_a_leader_that_does_not_sync_is_removed_and_the_followers_rebalance() -> None:
     room = Room()
     room.join("a", rebalance_timeout_ms=8_000)
     room.join("b", rebalance_timeout_ms=8_000)
@@ -103,7 +103,7 @@ def test_a_leader_that_does_not_sync_goes_and_its_followers_begin_anew() -> None
     assert room.group.members.leader == "b-1"
 
 
-def test_all_have_synced_and_nothing_is_waited_for() -> None:
+def test_the_sync_deadline_ends_when_all_members_have_synced() -> None:
     room = Room()
     room.stable("a", session_timeout_ms=600_000)
     room.advance(599.0)
@@ -122,12 +122,12 @@ def test_a_static_member_that_came_back_has_until_the_same_time_to_sync() -> Non
         room.advance(6.5)
         room.heartbeat("a-1")
     room.advance(1.0)
-    # Its new id was never stored; it is not left without an answer.
+    # Its new id was never stored; its request is answered nevertheless.
     assert room.joined(back).error is ErrorCode.UNKNOWN_MEMBER_ID
     assert room.group.members.ids == {"a-1"}
 
 
-def test_what_cannot_be_stored_begins_a_rebalance() -> None:
+def test_a_generation_that_cannot_be_stored_begins_a_rebalance() -> None:
     room = Room()
     room.durable = False
     room.join("a")
@@ -158,7 +158,7 @@ def test_a_store_that_comes_after_the_end_of_its_generation_changes_nothing() ->
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing", "syncing", "stable"])
-def test_the_end_answers_everybody(state: str) -> None:
+def test_a_dead_group_answers_all_waiting_requests(state: str) -> None:
     room = Room()
     room.durable = False
     room.join("a")

@@ -1,4 +1,4 @@
-"""Claims: who coordinates, who takes over, and who may no longer write."""
+"""Claims of groups: placement, take-over, lost sessions and fenced writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NONE, NOT_COORDINATOR = ErrorCode.NONE, ErrorCode.NOT_COORDINATOR
 UNAVAILABLE = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_everybody_names_the_same_broker_and_it_claims_when_it_is_asked() -> None:
+def test_all_brokers_name_the_same_broker_which_claims_on_demand() -> None:
     house = House()
     assert {broker.find() for broker in house.brokers.values()} == {house.preferred().id}
     assert "/consumers/g" not in house.server.paths()
@@ -24,7 +24,7 @@ def test_everybody_names_the_same_broker_and_it_claims_when_it_is_asked() -> Non
     assert {broker.find() for broker in house.brokers.values()} == {house.preferred().id}
 
 
-def test_others_send_clients_away_and_leave_no_trace() -> None:
+def test_other_brokers_answer_not_coordinator_and_write_nothing() -> None:
     house = House()
     for broker in house.others():
         assert broker.join("a").result.error is NOT_COORDINATOR
@@ -34,7 +34,7 @@ def test_others_send_clients_away_and_leave_no_trace() -> None:
     assert "/consumers/g" not in house.server.paths()
 
 
-def test_what_is_unknown_is_not_claimed_for_nothing() -> None:
+def test_a_group_that_does_not_exist_is_not_claimed() -> None:
     house = House()
     broker = house.preferred()
     assert broker.heartbeat("a-1", 1) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -45,7 +45,7 @@ def test_what_is_unknown_is_not_claimed_for_nothing() -> None:
     assert "/consumers/g" not in house.server.paths()
 
 
-def test_the_holder_stays_when_a_better_broker_comes() -> None:
+def test_the_claim_stays_with_its_holder_when_a_preferred_broker_starts() -> None:
     house = House()
     best = house.preferred()
     second = house.kill(best)
@@ -74,7 +74,7 @@ def test_members_carry_on_with_the_next_coordinator(death: str) -> None:
         assert second.sync(member_id, 1).result.assignment == member_id.encode()
     assert second.fetch() == {T0: 42}
     assert second.commit(43, ids["b"], 1) is NONE
-    # The former one, should it come back, sends them away.
+    # The former coordinator answers NOT_COORDINATOR.
     first.client.reconnect()
     assert first.heartbeat(ids["a"], 1) is NOT_COORDINATOR
 
@@ -93,23 +93,23 @@ def test_twenty_coordinators_one_after_the_other() -> None:
     assert house.server.data("/consumers/g/coordinator_epoch") == b"21"
 
 
-def test_requests_that_come_while_a_group_is_loaded_wait() -> None:
+def test_requests_wait_while_a_group_is_loaded() -> None:
     house = House()
     first = house.preferred()
     ids = house.stable("a")
     second = house.kill(first)
-    # ZooKeeper takes its time with the claim.
+    # ZooKeeper answers the claim late.
     second.client.black_hole(apply=True)
     waiting = [second.join("b"), second.join("c"), second.sync(ids["a"], 1)]
     assert not any(each.done for each in waiting)
     second.client.lose_connection()
     assert [each.result.error for each in waiting[:2]] == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * 2
-    # SyncGroup does not know that error in old clients.
+    # Old clients do not know that error in SyncGroup.
     assert waiting[2].result.error is ErrorCode.REBALANCE_IN_PROGRESS
     assert second.heartbeat(ids["a"], 1) is NONE
     assert second.heartbeat("anybody", 1) is NONE
     second.client.reconnect()
-    # The claim had taken effect: it is found to be its own.
+    # The claim had taken effect, and the broker recognises it as its own.
     assert second.heartbeat(ids["a"], 1) is NONE
     assert second.heartbeat("anybody", 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert house.server.data("/consumers/g/coordinator_epoch") == b"2"
@@ -117,7 +117,7 @@ def test_requests_that_come_while_a_group_is_loaded_wait() -> None:
 
 # trap: kafkalite/coordinator/group/group_metadata_manager.py: While ZooKeeper is SUSPENDED a coordinator answers
 # members from memory, but commits nothing.
-def test_without_a_connection_members_are_answered_from_memory_and_nothing_is_written() -> None:
+def test_without_a_connection_members_are_answered_from_memory() -> None:
     house = House()
     broker = house.preferred()
     ids = house.stable("a")
@@ -133,7 +133,7 @@ def test_without_a_connection_members_are_answered_from_memory_and_nothing_is_wr
 
 # trap: kafkalite/coordinator/group/group_metadata_manager.py: A broker that is cut off from ZooKeeper for good gets no
 # event of it: it must doubt its claims by itself.
-def test_a_broker_that_is_cut_off_for_good_answers_from_no_claim_that_may_be_anothers() -> None:
+def test_a_broker_without_zookeeper_for_a_session_timeout_lets_its_groups_go() -> None:
     house = House()
     cut_off = house.preferred()
     ids = house.stable("a")
@@ -141,7 +141,7 @@ def test_a_broker_that_is_cut_off_for_good_answers_from_no_claim_that_may_be_ano
     cut_off.client.lose_connection()
     house.clock.advance(9.0)
     assert cut_off.heartbeat(ids["a"], 1) is ErrorCode.REBALANCE_IN_PROGRESS
-    # ZooKeeper ends its session, which it cannot hear of; another broker takes the group over.
+    # ZooKeeper expires the session without the broker's knowledge, and another broker takes the group over.
     house.server.expire(cut_off.client.session)
     house.alive(set(house.brokers) - {cut_off.id})
     assert house.preferred().heartbeat(ids["a"], 1) is NONE
@@ -154,14 +154,14 @@ def test_a_broker_that_is_cut_off_for_good_answers_from_no_claim_that_may_be_ano
         cut_off.fetch()
 
 
-def test_groups_that_were_let_go_for_want_of_zookeeper_are_the_same_when_it_is_back() -> None:
+def test_groups_that_were_let_go_without_zookeeper_are_loaded_unchanged_afterwards() -> None:
     house = House()
     broker = house.preferred()
     ids = house.stable("a")
     broker.client.lose_connection()
     house.clock.advance(18.0)
     assert broker.coordinated == {}
-    # ZooKeeper itself was away, and kept the session.
+    # ZooKeeper was down and kept the session.
     broker.client.reconnect()
     assert broker.heartbeat(ids["a"], 1) is NONE
     assert house.server.data("/consumers/g/coordinator_epoch") == b"1"
@@ -188,7 +188,7 @@ def test_a_generation_waits_until_it_can_be_written() -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_generation_whose_outcome_is_unknown_is_written_again(applied: bool) -> None:
+def test_a_generation_is_written_again_if_the_outcome_is_unknown(applied: bool) -> None:
     house = House()
     broker = house.preferred()
     join = broker.join("a")
@@ -212,20 +212,20 @@ def test_a_generation_whose_outcome_is_unknown_is_written_again(applied: bool) -
     assert broker.heartbeat(member_id, 1) is NONE
 
 
-def test_the_end_of_a_session_ends_everything_at_once() -> None:
+def test_an_expired_session_ends_all_claims_at_once() -> None:
     house = House()
     broker = house.preferred()
     ids = house.stable("a")
     waiting = broker.join("b")
     broker.client.expire_session()
     assert waiting.result.error is NOT_COORDINATOR
-    # It claims anew, in its new session, and nobody has to rebalance for that.
+    # It claims the group again in its new session, without a rebalance.
     assert broker.heartbeat(ids["a"], 1) is NONE
     assert house.server.data("/consumers/g/coordinator_epoch") == b"2"
 
 
 def paused(house: House) -> tuple[Broker, Broker, dict[str, str]]:
-    """A coordinator that hears nothing while its session ends and another one takes over."""
+    """A coordinator that is paused while its session expires and another broker takes over."""
     first = house.preferred()
     ids = house.stable("a", "b")
     first.client._listeners.remove(first.groups.on_session)
@@ -247,7 +247,7 @@ def test_a_paused_coordinator_cannot_commit() -> None:
 
 # trap: kafkalite/coordinator/group/coordinated_group.py: A paused coordinator begins a generation after another broker
 # has claimed the group.
-def test_a_paused_coordinator_cannot_begin_a_generation() -> None:
+def test_a_paused_coordinator_cannot_store_a_generation() -> None:
     house = House()
     first, second, ids = paused(house)
     before = house.server.data("/consumers/g/generation")
@@ -260,7 +260,7 @@ def test_a_paused_coordinator_cannot_begin_a_generation() -> None:
     assert first.coordinated == {}
 
 
-def test_a_paused_coordinator_keeps_nobody_elses_claim() -> None:
+def test_a_paused_coordinator_lets_go_of_a_group_that_another_has_claimed() -> None:
     house = House()
     first, second, _ = paused(house)
     run(first.groups.stop())
@@ -269,7 +269,7 @@ def test_a_paused_coordinator_keeps_nobody_elses_claim() -> None:
 
 # trap: kafkalite/coordinator/group/group_metadata_manager.py: Java's client retries OffsetFetch after two errors only:
 # a coordinator that stops answers with one of these.
-def test_a_broker_that_stops_answers_who_waits_and_takes_nothing_more() -> None:
+def test_a_stopping_broker_answers_waiting_requests_and_claims_nothing() -> None:
     house = House()
     broker = house.preferred()
     house.stable("a")
@@ -278,13 +278,13 @@ def test_a_broker_that_stops_answers_who_waits_and_takes_nothing_more() -> None:
     assert waiting.result.error is NOT_COORDINATOR
     assert broker.join("b").result.error is NOT_COORDINATOR
     assert broker.find() != broker.id
-    # Java's consumer knows no other error here but COORDINATOR_LOAD_IN_PROGRESS, with which it would come again.
+    # With COORDINATOR_LOAD_IN_PROGRESS, the other error that Java's consumer knows here, it would retry this broker.
     with pytest.raises(ApiError, match="NOT_COORDINATOR"):
         broker.fetch()
     assert "/consumers/g/coordinator" not in house.server.paths()
 
 
-def test_a_claim_of_its_own_former_session_is_waited_for() -> None:
+def test_a_broker_waits_for_the_end_of_its_former_sessions_claim() -> None:
     """A broker that restarts quickly finds its old claim, which names it and is not its own."""
     house = House()
     broker = house.preferred()
@@ -295,7 +295,7 @@ def test_a_claim_of_its_own_former_session_is_waited_for() -> None:
     assert again.heartbeat(ids["a"], 1) is NONE
 
 
-def test_a_session_that_ends_while_a_group_is_loaded() -> None:
+def test_a_load_is_dropped_when_the_session_expires() -> None:
     house = House()
     first = house.preferred()
     ids = house.stable("a")
@@ -316,7 +316,7 @@ def test_a_session_that_ends_while_a_group_is_loaded() -> None:
 
 @pytest.mark.parametrize("step", range(1, 12))
 def test_a_coordinator_that_dies_at_any_step_of_a_rebalance(step: int) -> None:
-    """It dies before its n-th request; whoever comes next has generation 1 or 2, whole, and its members go on."""
+    """It dies before its n-th request; the next one loads generation 1 or 2 completely, and its members continue."""
     house = House()
     first = house.preferred()
     ids = house.stable("a", "b")

@@ -1,4 +1,4 @@
-"""Commits, fetches and removals in the name of a group."""
+"""Commits, fetches and deletions of a group's offsets."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def txn(broker: Broker, offset: int = 5, **fields: Any) -> ErrorCode:
     return error
 
 
-def test_who_needs_no_membership_commits_to_a_group_without_members() -> None:
+def test_a_client_that_is_no_member_commits_to_an_empty_group() -> None:
     house = House()
     broker = house.preferred()
     assert broker.commit(7) is NONE
@@ -108,7 +108,7 @@ def test_only_the_coordinator_answers() -> None:
             delete(broker, T0)
 
 
-def test_a_fetch_while_zookeeper_is_away_is_tried_again_by_clients() -> None:
+def test_a_fetch_while_zookeeper_is_away_fails_with_a_retriable_error() -> None:
     house = House()
     broker = house.preferred()
     assert broker.commit(7) is NONE
@@ -121,7 +121,7 @@ def test_a_fetch_while_zookeeper_is_away_is_tried_again_by_clients() -> None:
 # trap: kafkalite/coordinator/group/group_metadata_manager.py: A new coordinator believes its caches: it reads the
 # offsets after its claim.
 def test_a_new_coordinator_reads_offsets_after_its_claim() -> None:
-    """What it read of the group before is not believed: the connection may have been behind."""
+    """It drops the values that it cached before, because its ZooKeeper server may have lagged behind."""
     house = House()
     first = house.preferred()
     assert first.commit(7) is NONE
@@ -144,12 +144,12 @@ def test_members_are_checked_within_transactions_too() -> None:
     assert txn(broker, member_id="x", generation=1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert txn(broker, member_id=ids["a"], generation=1, instance_id="i") is ErrorCode.UNKNOWN_MEMBER_ID
     assert txn(house.others()[0]) is ErrorCode.NOT_COORDINATOR
-    # The rest is between the offsets and the transaction, which nobody has begun here.
+    # The next check fails, because no producer has begun this transaction.
     assert txn(broker, member_id=ids["a"], generation=1) is not NONE
 
 
 @pytest.mark.parametrize("old_version", [True, False])
-def test_the_stage_is_reached(old_version: bool) -> None:
+def test_offsets_of_a_member_are_staged(old_version: bool) -> None:
     house = House()
     broker = house.preferred()
     ids = house.stable("a")
@@ -165,7 +165,7 @@ def test_the_stage_is_reached(old_version: bool) -> None:
     assert staged == [(G, 1, "tid", {T0})]
 
 
-def test_a_stage_whose_outcome_is_unknown_is_tried_again_by_clients() -> None:
+def test_staging_with_an_unknown_outcome_fails_with_a_retriable_error() -> None:
     house = House()
     broker = house.preferred()
 
@@ -187,7 +187,7 @@ def test_offsets_of_an_empty_group_can_be_removed() -> None:
     assert broker.fetch() == {}
 
 
-def test_of_what_members_read_nothing_is_removed() -> None:
+def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     house = House()
     broker = house.preferred()
     broker.commit(7)
@@ -197,7 +197,7 @@ def test_of_what_members_read_nothing_is_removed() -> None:
     assert broker.fetch() == {T0: 7}
 
 
-def test_where_nobody_knows_what_members_read_nothing_is_removed() -> None:
+def test_no_offset_is_deleted_while_subscriptions_cannot_be_decoded() -> None:
     house = House()
     broker = house.preferred()
     broker.commit(7)
@@ -205,7 +205,7 @@ def test_where_nobody_knows_what_members_read_nothing_is_removed() -> None:
     assert delete(broker, T0, U0) == dict.fromkeys((T0, U0), ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC)
 
 
-def test_groups_of_other_kinds_must_be_empty() -> None:
+def test_offsets_of_a_group_with_another_protocol_type_are_deleted_only_if_it_is_empty() -> None:
     house = House()
     broker = house.preferred()
     broker.commit(7)
@@ -214,14 +214,14 @@ def test_groups_of_other_kinds_must_be_empty() -> None:
         delete(broker, T0)
 
 
-def test_a_group_that_does_not_exist_has_nothing_to_remove() -> None:
+def test_deleting_offsets_of_a_group_that_does_not_exist_is_an_error() -> None:
     house = House()
     with pytest.raises(ApiError, match="GROUP_ID_NOT_FOUND"):
         delete(house.preferred(), T0)
     assert "/consumers/g" not in house.server.paths()
 
 
-def test_an_empty_group_goes_with_its_last_offset() -> None:
+def test_an_empty_group_is_removed_with_its_last_offset() -> None:
     house = House()
     broker = house.preferred()
     offsets = {T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}
@@ -245,7 +245,7 @@ def test_a_group_with_members_stays_without_offsets() -> None:
     assert [listed.state for listed in run(broker.groups.admin.list_groups())] == ["Stable"]
 
 
-def test_a_deletion_is_done_even_where_the_group_cannot_go_with_it() -> None:
+def test_offsets_are_deleted_although_the_group_cannot_be_removed() -> None:
     house = House()
     broker = house.preferred()
     broker.commit(7)

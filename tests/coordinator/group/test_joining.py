@@ -29,7 +29,7 @@ def test_a_first_member_waits_for_the_initial_delay_and_leads() -> None:
     assert room.state() is GroupState.COMPLETING_REBALANCE
 
 
-def test_only_the_leader_hears_of_all_members() -> None:
+def test_only_the_leaders_answer_has_all_members() -> None:
     room = Room()
     first, second = room.join("a"), room.join("b")
     room.advance(6.0)
@@ -63,7 +63,7 @@ def test_the_initial_delay_grows_while_members_come_up_to_the_rebalance_timeout(
     assert len(room.joined(first).members) == len(comes_at) + 1
 
 
-def test_later_generations_begin_as_soon_as_all_are_there() -> None:
+def test_later_generations_begin_as_soon_as_all_members_have_joined() -> None:
     room = Room()
     room.stable("a")
     new = room.join("b")
@@ -73,7 +73,7 @@ def test_later_generations_begin_as_soon_as_all_are_there() -> None:
     assert room.joined(old).leader == "a-1"
 
 
-def test_who_does_not_join_in_time_is_no_member_any_more() -> None:
+def test_a_member_that_does_not_join_in_time_is_removed() -> None:
     room = Room()
     room.stable("a", "b", rebalance_timeout_ms=7_000)
     new = room.join("c", rebalance_timeout_ms=7_000)
@@ -83,7 +83,7 @@ def test_who_does_not_join_in_time_is_no_member_any_more() -> None:
     again = room.join("b", "b-1", rebalance_timeout_ms=7_000)
     room.advance(1.1)
     assert room.joined(new).generation == 2
-    # The leader was late, so that somebody else leads.
+    # The leader was late, so another member leads.
     assert room.joined(again).leader == "b-1"
     assert [each.member_id for each in room.joined(again).members] == ["b-1", "c-1"]
     assert room.heartbeat("a-1") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -100,7 +100,7 @@ def test_who_does_not_join_in_time_is_no_member_any_more() -> None:
         ({"member_id": "never-given", "instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
     ],
 )
-def test_what_an_empty_group_refuses(fields: dict[str, Any], error: ErrorCode) -> None:
+def test_an_empty_group_refuses_an_invalid_join(fields: dict[str, Any], error: ErrorCode) -> None:
     room = Room()
     ticket = room.join("a", **fields)
     assert room.joined(ticket).error is error
@@ -119,7 +119,7 @@ def test_what_an_empty_group_refuses(fields: dict[str, Any], error: ErrorCode) -
         ({"member_id": "a-1", "instance_id": "s"}, ErrorCode.FENCED_INSTANCE_ID),
     ],
 )
-def test_what_a_stable_group_refuses(fields: dict[str, Any], error: ErrorCode) -> None:
+def test_a_stable_group_refuses_an_invalid_join(fields: dict[str, Any], error: ErrorCode) -> None:
     room = Room()
     room.join("a")
     room.join("s", instance_id="s")
@@ -130,7 +130,7 @@ def test_what_a_stable_group_refuses(fields: dict[str, Any], error: ErrorCode) -
     assert room.state() is GroupState.STABLE and room.group.members.ids == {"a-1", "s-1"}
 
 
-def test_dead_groups_send_members_elsewhere() -> None:
+def test_a_dead_group_answers_coordinator_not_available() -> None:
     room = Room()
     room.die()
     assert room.joined(room.join("a")).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -140,7 +140,7 @@ def test_dead_groups_send_members_elsewhere() -> None:
 # MEMBER_ID_REQUIRED
 
 
-def test_a_member_without_an_id_is_given_one_and_comes_back() -> None:
+def test_a_member_without_an_id_gets_one_and_joins_with_it() -> None:
     room = Room()
     answer = room.joined(room.join("a", require_known_member_id=True))
     assert (answer.error, answer.member_id) == (ErrorCode.MEMBER_ID_REQUIRED, "a-1")
@@ -158,18 +158,18 @@ def test_static_members_are_members_at_once() -> None:
     assert room.joined(ticket).error is ErrorCode.NONE
 
 
-def test_a_rebalance_waits_for_who_was_given_an_id() -> None:
+def test_a_rebalance_waits_for_the_owner_of_a_pending_id() -> None:
     room = Room()
     room.stable("a")
     room.join("b", require_known_member_id=True)
-    # Asked to join by something else meanwhile, the only member has joined; the one to come is waited for.
+    # A rebalance has begun meanwhile and the only member has joined; it waits for the owner of the id.
     old = room.join("a", "a-1")
     assert old not in room.answers
     new = room.join("b", "b-1")
     assert room.joined(old).generation == room.joined(new).generation == 2
 
 
-def test_who_was_given_an_id_and_does_not_come_is_forgotten_after_its_session_timeout() -> None:
+def test_a_pending_id_expires_after_its_session_timeout() -> None:
     room = Room()
     room.stable("a")
     room.join("b", require_known_member_id=True, session_timeout_ms=6_000)
@@ -203,7 +203,7 @@ def test_a_follower_with_other_metadata_begins_a_rebalance() -> None:
 
 
 @pytest.mark.parametrize(("member_id", "sees"), [("a-1", 2), ("b-1", 0)])
-def test_an_answer_that_was_lost_is_given_again_before_the_assignment(member_id: str, sees: int) -> None:
+def test_a_repeated_join_before_the_assignment_gets_the_same_answer(member_id: str, sees: int) -> None:
     room = Room()
     room.join("a")
     room.join("b")
@@ -213,7 +213,7 @@ def test_an_answer_that_was_lost_is_given_again_before_the_assignment(member_id:
     assert room.state() is GroupState.COMPLETING_REBALANCE
 
 
-def test_other_metadata_before_the_assignment_begins_anew() -> None:
+def test_other_metadata_before_the_assignment_begins_a_rebalance() -> None:
     room = Room()
     room.join("a")
     room.join("b")
@@ -225,7 +225,7 @@ def test_other_metadata_before_the_assignment_begins_anew() -> None:
     assert room.synced(waiting).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_request_that_the_member_gave_up_is_answered_when_it_asks_again() -> None:
+def test_an_abandoned_join_is_answered_when_the_member_joins_again() -> None:
     room = Room()
     first = room.join("a", instance_id="a")
     second = room.join("a", "a-1", instance_id="a")
@@ -247,7 +247,7 @@ def test_timeouts_are_those_of_the_last_join() -> None:
 # Size
 
 
-def test_a_full_group_takes_nobody_else() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     room = Room(GroupLimits(max_size=2))
     room.stable("a", "b")
     refused = room.joined(room.join("c"))
@@ -256,7 +256,7 @@ def test_a_full_group_takes_nobody_else() -> None:
     assert room.state() is GroupState.STABLE
 
 
-def test_while_members_join_the_first_to_come_have_the_places() -> None:
+def test_a_group_above_the_limit_keeps_the_members_that_join_first() -> None:
     room = Room(GroupLimits(max_size=2))
     room.stable("a", "b")
     room.join("a", "a-1")
@@ -267,7 +267,7 @@ def test_while_members_join_the_first_to_come_have_the_places() -> None:
     assert room.state() is GroupState.COMPLETING_REBALANCE
 
 
-def test_an_id_that_was_given_out_has_no_place_in_a_full_group() -> None:
+def test_a_full_group_refuses_the_owner_of_a_pending_id() -> None:
     room = Room(GroupLimits(max_size=1))
     room.join("a", require_known_member_id=True)
     room.join("b", require_known_member_id=True)
@@ -280,7 +280,7 @@ def test_an_id_that_was_given_out_has_no_place_in_a_full_group() -> None:
 # Static members
 
 
-def test_a_static_member_comes_back_without_a_rebalance() -> None:
+def test_a_static_member_rejoins_without_a_rebalance() -> None:
     room = Room()
     room.stable("a")
     room.join("s", instance_id="s")
@@ -297,7 +297,7 @@ def test_a_static_member_comes_back_without_a_rebalance() -> None:
     }
 
 
-def test_the_older_of_two_with_one_instance_is_fenced() -> None:
+def test_of_two_members_with_one_instance_id_the_older_is_fenced() -> None:
     room = Room()
     room.stable("s", instance_id="s")
     room.join("s", instance_id="s")
@@ -309,7 +309,7 @@ def test_the_older_of_two_with_one_instance_is_fenced() -> None:
     assert room.heartbeat("s-2", instance_id="s") is ErrorCode.NONE
 
 
-def test_requests_of_the_older_one_that_wait_are_fenced() -> None:
+def test_waiting_requests_of_a_replaced_static_member_are_fenced() -> None:
     room = Room()
     waiting = room.join("s", instance_id="s")
     room.join("s", instance_id="s")
@@ -326,7 +326,7 @@ def test_requests_of_the_older_one_that_wait_are_fenced() -> None:
     [(True, "s-2", True, 1), (False, "s-1", False, 0)],
     ids=["version 9", "version 8"],
 )
-def test_a_static_leader_that_comes_back_does_not_assign(can_skip: bool, leader: str, skip: bool, members: int) -> None:
+def test_a_static_leader_that_rejoins_does_not_assign(can_skip: bool, leader: str, skip: bool, members: int) -> None:
     room = Room()
     room.stable("s", instance_id="s")
     back = room.joined(room.join("s", instance_id="s", can_skip_assignment=can_skip))
@@ -342,7 +342,7 @@ def test_a_static_member_with_another_protocol_begins_a_rebalance() -> None:
     assert (room.joined(back).generation, room.joined(back).protocol) == (2, "sticky")
 
 
-def test_a_static_member_that_comes_back_before_the_assignment_begins_it_anew() -> None:
+def test_a_static_member_that_rejoins_before_the_assignment_begins_a_rebalance() -> None:
     room = Room()
     room.join("a")
     room.join("s", instance_id="s")
@@ -354,7 +354,7 @@ def test_a_static_member_that_comes_back_before_the_assignment_begins_it_anew() 
     assert [each.instance_id for each in room.joined(leader).members] == [None, "s"]
 
 
-def test_a_static_member_is_told_its_new_id_once_that_is_durable() -> None:
+def test_a_static_member_gets_its_new_id_once_it_is_durable() -> None:
     room = Room()
     room.stable("s", instance_id="s")
     room.durable = False
@@ -364,7 +364,7 @@ def test_a_static_member_is_told_its_new_id_once_that_is_durable() -> None:
     assert room.joined(back).member_id == "s-2"
 
 
-def test_where_that_cannot_be_stored_the_member_asks_again() -> None:
+def test_a_static_member_whose_new_id_cannot_be_stored_gets_an_error() -> None:
     room = Room()
     room.stable("s", instance_id="s")
     room.durable = False
@@ -382,13 +382,13 @@ def test_a_rebalance_overtakes_the_store_of_a_static_member() -> None:
     room.durable = False
     back = room.join("s", instance_id="s")
     new = room.join("b")
-    # It has joined, as far as the next generation is concerned.
+    # It counts as joined for the next generation.
     assert room.joined(back).generation == room.joined(new).generation == 2
     room.write()
     assert room.state() is GroupState.COMPLETING_REBALANCE
 
 
-def test_a_static_member_that_was_overtaken_waits_with_the_others() -> None:
+def test_a_static_member_that_was_overtaken_by_a_rebalance_waits_with_the_others() -> None:
     room = Room()
     room.stable("a")
     room.join("s", instance_id="s")
@@ -398,7 +398,7 @@ def test_a_static_member_that_was_overtaken_waits_with_the_others() -> None:
     back = room.join("s", instance_id="s")
     room.join("b")
     room.write()
-    # The generation that it would be told of is over.
+    # The generation of the pending answer is over.
     assert back not in room.answers
     leader = room.join("a", "a-1")
     assert room.joined(back).generation == room.joined(leader).generation == 3
@@ -416,7 +416,7 @@ def test_static_members_that_do_not_join_stay_until_their_sessions_end() -> None
     assert [each.member_id for each in room.joined(again).members] == ["a-1", "s-1"]
 
 
-def test_a_rebalance_in_which_nobody_joins_waits_for_the_sessions_of_static_members() -> None:
+def test_a_rebalance_without_joins_waits_for_the_sessions_of_static_members() -> None:
     room = Room()
     room.stable("a")
     room.join("s", instance_id="s", session_timeout_ms=300_000)
@@ -429,7 +429,7 @@ def test_a_rebalance_in_which_nobody_joins_waits_for_the_sessions_of_static_memb
     assert room.state() is GroupState.EMPTY and room.group.generation == 3
 
 
-def test_protocols_are_compared_whole() -> None:
+def test_all_protocols_of_a_member_are_compared() -> None:
     room = Room()
     room.stable("a", "b", protocols=BOTH)
     room.join("b", "b-1", protocols=RANGE)

@@ -1,4 +1,4 @@
-"""Who belongs to a group: order, leader, static instances, the vote."""
+"""The members of a group: their order, the leader, static instances, the vote."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_the_vote(votes: list[tuple[str, ...]], chosen: str) -> None:
     assert members.select_protocol() == chosen
 
 
-def test_what_all_speak() -> None:
+def test_a_protocol_must_be_supported_by_all_members() -> None:
     members = membership(member("a", "range", "sticky"), member("b", "sticky"))
     assert members.supports_any(["range", "sticky"])
     assert not members.supports_any(["range"])
@@ -51,7 +51,7 @@ def test_a_protocol_named_twice_counts_once() -> None:
     assert members.select_protocol() == "range"
 
 
-def test_the_first_leads_and_then_the_next() -> None:
+def test_the_first_member_leads_and_after_it_the_second() -> None:
     members = membership(member("a"), member("b"), member("c"))
     assert members.leader == "a"
     members.remove("a")
@@ -82,7 +82,7 @@ def test_a_static_member_keeps_place_and_leadership_under_another_id() -> None:
     assert members.static_id("s") is None
 
 
-def test_nobody_has_to_be_waited_for() -> None:
+def test_all_members_have_joined_when_each_waits_and_no_id_is_pending() -> None:
     members = membership(member("a"))
     found = [members.all_joined]
     members["a"].join = 1
@@ -94,7 +94,7 @@ def test_nobody_has_to_be_waited_for() -> None:
     assert found == [False, True, False, True]
 
 
-def test_the_longest_timeout() -> None:
+def test_the_rebalance_timeout_is_the_longest_of_all_members() -> None:
     assert Membership().rebalance_timeout_ms == 0
     members = membership(member("a"), member("b"))
     members.update(members["b"], members["b"].protocols, 1, 90_000)

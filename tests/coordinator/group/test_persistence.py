@@ -1,4 +1,4 @@
-"""A coordinator dies at any moment and the next one goes on; and whatever happens, the rules of a group hold."""
+"""The next coordinator loads a group after the former one died at any moment; the invariants under random events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.coordinator.group.room import LIMITS, Room
 
 
 def successor(room: Room, limits: GroupLimits = LIMITS) -> Room:
-    """The coordinator after ``room``'s, which knows what became durable and nothing else."""
+    """The next coordinator after ``room``'s, which loads the durable generation."""
     after = Room(limits)
     after.now = room.now + 5.0
     after.kept = room.kept
@@ -38,7 +38,7 @@ def test_members_carry_on_with_the_next_coordinator() -> None:
     assert after.synced(after.sync("s-1", 1, instance_id="s")).assignment == b"to s-1"
     assert after.group.members.leader == "a-1"
     assert not after.stores
-    # Their sessions begin anew: nobody is blamed for the time without a coordinator.
+    # Their sessions restart, because they could send no heartbeats without a coordinator.
     after.advance(9.9)
     assert after.group.members.ids == {"a-1", "s-1"}
     after.advance(0.2)
@@ -46,7 +46,7 @@ def test_members_carry_on_with_the_next_coordinator() -> None:
     assert after.joined(after.join("a", "a-1")).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_who_died_with_the_coordinator_is_found_out_by_the_next() -> None:
+def test_the_next_coordinator_removes_members_that_died_with_the_former_one() -> None:
     room = Room()
     room.stable("a", "b")
     after = successor(room)
@@ -56,7 +56,7 @@ def test_who_died_with_the_coordinator_is_found_out_by_the_next() -> None:
     assert after.group.members.ids == {"a-1"}
 
 
-def test_the_leader_is_the_one_that_was_kept() -> None:
+def test_the_next_coordinator_keeps_the_stored_leader() -> None:
     room = Room()
     room.stable("a", "b", rebalance_timeout_ms=7_000)
     room.join("c", rebalance_timeout_ms=7_000)
@@ -69,7 +69,7 @@ def test_the_leader_is_the_one_that_was_kept() -> None:
 
 
 @pytest.mark.parametrize("moment", ["asked to join", "some joined", "all joined", "assigned, not yet durable"])
-def test_a_rebalance_that_was_interrupted_never_happened(moment: str) -> None:
+def test_the_next_coordinator_drops_an_interrupted_rebalance(moment: str) -> None:
     room = Room()
     room.stable("a", "b")
     room.join("c")
@@ -86,7 +86,7 @@ def test_a_rebalance_that_was_interrupted_never_happened(moment: str) -> None:
     assert all(room.answers[ticket].error is ErrorCode.NOT_COORDINATOR for ticket in waiting)
     after = successor(room)
     assert (after.state(), after.group.generation) == (GroupState.STABLE, 1)
-    # Who has heard of the generation that never was is told so, joins again, and finds the others.
+    # A member of the dropped generation gets an error, joins again, and finds the others.
     assert after.heartbeat("a-1", 2) is ErrorCode.ILLEGAL_GENERATION
     assert after.synced(after.sync("b-1", 2)).error is ErrorCode.ILLEGAL_GENERATION
     assert after.heartbeat("c-1", 2) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -95,31 +95,31 @@ def test_a_rebalance_that_was_interrupted_never_happened(moment: str) -> None:
     assert (after.joined(leader).generation, len(after.joined(leader).members)) == (2, 2)
 
 
-def test_a_generation_that_became_durable_counts_although_nobody_heard_of_it() -> None:
+def test_a_durable_generation_is_valid_although_no_member_was_answered() -> None:
     room = Room()
     room.durable = False
     room.join("a")
     room.advance(3.0)
     room.assign()
-    # The write took effect; the coordinator did not live to see it.
+    # The write took effect, and the coordinator died before its answer.
     room.kept = room.stores.pop()
     room.die()
     after = successor(room)
     assert after.synced(after.sync("a-1", 1)).assignment == b"to a-1"
 
 
-def test_an_empty_generation_is_kept_with_its_number_and_time() -> None:
+def test_an_empty_generation_is_loaded_with_its_number_and_time() -> None:
     group = GroupMetadata.load("g", LIMITS, Generation(7, "consumer", "", "", 1234), [], 0.0)
     assert (group.state, group.generation, group.protocol_type) == (GroupState.EMPTY, 7, "consumer")
     assert group.empty_since_ms == 1234
 
 
-def test_a_group_that_never_was() -> None:
+def test_a_group_without_a_stored_generation_is_loaded_empty() -> None:
     group = GroupMetadata.load("g", LIMITS, Generation(0), [], 0.0)
     assert (group.state, group.generation, group.empty_since_ms) == (GroupState.EMPTY, 0, None)
 
 
-def test_a_group_that_is_larger_than_allowed_by_now_is_called_together() -> None:
+def test_a_loaded_group_above_the_maximal_size_rebalances() -> None:
     room = Room()
     room.stable("a", "b", "c")
     after = successor(room, GroupLimits(max_size=2))
@@ -130,7 +130,7 @@ def test_a_group_that_is_larger_than_allowed_by_now_is_called_together() -> None
 
 
 class Player:
-    """A member that behaves, most of the time."""
+    """A member that follows the protocol most of the time."""
 
     def __init__(self, name: str, instance_id: str | None) -> None:
         self.name = name
@@ -142,7 +142,7 @@ def invariants(room: Room) -> None:
     group = room.group
     members = list(group.members)
     waiting = [ticket for each in members for ticket in (each.join, each.sync) if ticket is not None]
-    assert set(waiting) == room.open_tickets, "whoever waits is a member, and no member's request is lost"
+    assert set(waiting) == room.open_tickets, "only members wait, and no member's request is lost"
     assert len(waiting) == len(set(waiting))
     assert (group.members.leader in group.members) == bool(members)
     assert (group.state is GroupState.EMPTY) <= (not members)
@@ -158,8 +158,8 @@ def invariants(room: Room) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_whatever_happens(seed: int) -> None:
-    """Members join, sync, leave, fall silent, come back; stores are slow or fail; coordinators die."""
+def test_the_invariants_hold_under_random_events(seed: int) -> None:
+    """Members join, sync, leave, stop and rejoin; stores are slow or fail; coordinators die."""
     chance = random.Random(seed)
     room = Room(GroupLimits(max_size=chance.choice((3, 100))), durable=False)
     players = [Player(f"p{number}", f"i{number}" if number % 3 == 0 else None) for number in range(5)]
@@ -183,7 +183,7 @@ def test_whatever_happens(seed: int) -> None:
             elif answer is not None:
                 player.member_id = ""
             else:
-                # It waits; its id is known here, though its client does not know it yet.
+                # It waits; the test reads the id that its client does not know yet.
                 player.member_id = next(each.member_id for each in room.group.members if each.join == ticket)
         elif action < 65:
             assignments = {each.member_id: b"x" for each in room.group.members}

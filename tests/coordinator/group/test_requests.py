@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat, LeaveGroup and commits: what each state answers to whom."""
+"""SyncGroup, Heartbeat, LeaveGroup and commits: the answers in each state to each sender."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ STATES: dict[str, Callable[[], Room]] = {
     "dead": dead,
 }
 
-# Who asks: member id, generation, instance id.
+# Senders: member id, generation, instance id.
 MEMBER = ("a-1", 1, None)
 STATIC = ("s-1", 1, "s")
 OLD_GENERATION = ("a-1", 0, None)
@@ -70,7 +70,7 @@ NEXT_GENERATION = ("a-1", 2, None)
 STRANGER = ("x-1", 1, None)
 NO_SUCH_INSTANCE = ("a-1", 1, "no such")
 OTHERS_INSTANCE = ("a-1", 1, "s")
-NOBODY = ("", -1, None)
+NO_MEMBER = ("", -1, None)
 WHO = {
     "member": MEMBER,
     "static": STATIC,
@@ -79,7 +79,7 @@ WHO = {
     "stranger": STRANGER,
     "no such instance": NO_SUCH_INSTANCE,
     "other's instance": OTHERS_INSTANCE,
-    "nobody": NOBODY,
+    "no member": NO_MEMBER,
 }
 
 
@@ -89,7 +89,7 @@ def cases(table: dict[str, dict[str, ErrorCode]]) -> pytest.MarkDecorator:
         for state, row in table.items()
         for who, error in row.items()
     ]
-    assert len(found) == len(STATES) * len(WHO), "every state, and everybody"
+    assert len(found) == len(STATES) * len(WHO), "every state and every sender"
     return pytest.mark.parametrize(("make", "who", "error"), found)
 
 
@@ -99,7 +99,7 @@ def row(*errors: ErrorCode) -> dict[str, ErrorCode]:
 
 @cases(
     {
-        #                 member  static  old      next     stranger no such  other's nobody
+        #                 member  static  old      next     stranger no such  other's no member
         "empty": row(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
         "preparing": row(REBALANCE, REBALANCE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
         "completing": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
@@ -115,7 +115,7 @@ def test_heartbeat(make: Callable[[], Room], who: tuple[str, int, str | None], e
     {
         "empty": row(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN),
         "preparing": row(REBALANCE, REBALANCE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
-        # The leader's is answered with its assignment at once, since that is durable at once here.
+        # The leader gets its assignment at once, because stores are durable at once here.
         "completing": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
         "stable": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, UNKNOWN),
         "dead": row(*[UNAVAILABLE] * 8),
@@ -148,7 +148,7 @@ def test_commit(make: Callable[[], Room], who: tuple[str, int, str | None], erro
     {
         "empty": row(UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN, NONE),
         "preparing": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, NONE),
-        # A transaction may bring its offsets at any time; and versions before 3 do not say who commits.
+        # Transactional offsets are accepted in each state; versions before 3 do not name the member.
         "completing": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, NONE),
         "stable": row(NONE, NONE, ILLEGAL, ILLEGAL, UNKNOWN, UNKNOWN, FENCED, NONE),
         "dead": row(*[UNAVAILABLE] * 8),
@@ -164,7 +164,7 @@ def test_commit_within_a_transaction(
 
 
 # trap: kafkalite/coordinator/group/group_metadata.py: SyncGroup is answered before the generation is durable.
-def test_nobody_is_answered_before_the_assignment_is_durable() -> None:
+def test_no_sync_is_answered_before_the_assignment_is_durable() -> None:
     room = completing()
     room.durable = False
     tickets = room.assign()
@@ -180,7 +180,7 @@ def test_nobody_is_answered_before_the_assignment_is_durable() -> None:
     assert (answer.protocol_type, answer.protocol) == ("consumer", "range")
 
 
-def test_whom_the_leader_forgot_is_assigned_nothing() -> None:
+def test_a_member_without_an_assignment_gets_an_empty_one() -> None:
     room = completing()
     follower = room.sync("s-1")
     room.sync("a-1", assignments={"a-1": b"all", "gone": b"x"})
@@ -188,13 +188,13 @@ def test_whom_the_leader_forgot_is_assigned_nothing() -> None:
     assert room.synced(room.sync("a-1")).assignment == b"all"
 
 
-def test_who_comes_late_gets_what_was_assigned() -> None:
+def test_a_late_sync_gets_the_stored_assignment() -> None:
     room = completing()
     room.sync("a-1", assignments={"s-1": b"part"})
     assert room.synced(room.sync("s-1")).assignment == b"part"
 
 
-def test_what_a_follower_assigns_counts_for_nothing() -> None:
+def test_an_assignment_from_a_follower_is_ignored() -> None:
     room = completing()
     room.sync("s-1", assignments={"s-1": b"all"})
     assert room.state() is GroupState.COMPLETING_REBALANCE
@@ -202,7 +202,7 @@ def test_what_a_follower_assigns_counts_for_nothing() -> None:
     assert room.synced(room.sync("s-1")).assignment == b"part"
 
 
-def test_the_first_word_of_the_leader_counts() -> None:
+def test_the_leaders_first_assignment_is_stored() -> None:
     room = completing()
     room.durable = False
     given_up = room.sync("a-1", assignments={"a-1": b"first"})
@@ -222,7 +222,7 @@ def test_the_first_word_of_the_leader_counts() -> None:
         ({"protocol_type": "connect"}, INCONSISTENT),
     ],
 )
-def test_the_protocol_of_a_sync_is_the_generations(fields: dict[str, Any], error: ErrorCode) -> None:
+def test_a_sync_must_name_the_protocol_of_the_generation(fields: dict[str, Any], error: ErrorCode) -> None:
     room = stable()
     assert room.synced(room.sync("a-1", **fields)).error is error
 
@@ -262,14 +262,14 @@ def test_leaving_a_dead_group() -> None:
     assert dead().leave("a-1").error is UNAVAILABLE
 
 
-def test_who_was_only_given_an_id_can_leave() -> None:
+def test_the_owner_of_a_pending_id_can_leave() -> None:
     room = Room()
     room.join("a", require_known_member_id=True)
     assert room.leave("a-1").members[0][1] is NONE
     assert room.joined(room.join("a", "a-1")).error is UNKNOWN
 
 
-def test_who_leaves_while_it_waits_is_told() -> None:
+def test_the_waiting_request_of_a_leaving_member_is_answered() -> None:
     room = completing()
     waiting = room.sync("s-1")
     room.leave("s-1")
@@ -280,7 +280,7 @@ def test_who_leaves_while_it_waits_is_told() -> None:
     assert room.joined(joining).error is UNKNOWN
 
 
-def test_the_rest_goes_on_when_the_last_one_that_was_waited_for_leaves() -> None:
+def test_the_rebalance_ends_when_the_last_missing_member_leaves() -> None:
     room = stable()
     old = room.join("s", "s-1", instance_id="s", protocols=(("range", b"other"),))
     assert old not in room.answers
@@ -288,7 +288,7 @@ def test_the_rest_goes_on_when_the_last_one_that_was_waited_for_leaves() -> None
     assert (room.joined(old).generation, room.joined(old).leader) == (2, "s-1")
 
 
-def test_a_late_sync_is_a_sign_of_life() -> None:
+def test_a_late_sync_extends_the_session() -> None:
     room = Room()
     room.stable("a")
     room.advance(8.0)
@@ -297,7 +297,7 @@ def test_a_late_sync_is_a_sign_of_life() -> None:
     assert room.state() is GroupState.STABLE
 
 
-def test_a_commit_of_a_member_is_a_sign_of_life() -> None:
+def test_a_members_commit_extends_its_session() -> None:
     room = Room()
     room.stable("a")
     for _ in range(3):

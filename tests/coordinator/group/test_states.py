@@ -1,4 +1,4 @@
-"""The table of states: what follows what, and that the documentation draws it."""
+"""The table of transitions, and its diagram in the documentation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEGAL = {
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(GroupState, GroupState)))
-def test_every_pair(before: GroupState, after: GroupState) -> None:
+def test_every_pair_of_states(before: GroupState, after: GroupState) -> None:
     if (before, after) in LEGAL:
         check_transition("g", before, after)
     else:

@@ -1,4 +1,4 @@
-"""What members read, as their metadata say."""
+"""The topics to which members subscribe, decoded from their metadata."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def test_topics() -> None:
         b"\0\0\0\0\0\1\0\1\xff",
     ],
 )
-def test_what_is_no_subscription(data: bytes) -> None:
+def test_malformed_subscriptions_are_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"subscription|utf-8"):
         decode_topics(data)
 
 
-def test_the_topics_of_a_group_are_those_of_all_its_members() -> None:
+def test_a_group_subscribes_to_the_topics_of_all_its_members() -> None:
     room = Room()
     room.join("a", protocols=(("range", SUBSCRIPTION),))
     room.join("b", protocols=(("range", MODERN),))
@@ -46,7 +46,7 @@ def test_the_topics_of_a_group_are_those_of_all_its_members() -> None:
 
 
 @pytest.mark.parametrize(("kind", "metadata"), [("connect", SUBSCRIPTION), ("consumer", b"?")])
-def test_what_cannot_be_known(kind: str, metadata: bytes) -> None:
+def test_the_subscribed_topics_are_unknown_if_metadata_cannot_be_decoded(kind: str, metadata: bytes) -> None:
     room = Room()
     room.stable("a", protocol_type=kind, protocols=(("range", metadata),))
     assert room.group.subscribed_topics() is None

@@ -1,4 +1,4 @@
-"""Brokers' offset managers on one ZooKeeper in memory."""
+"""The offset managers of two brokers, with one ZooKeeper in memory."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Broker:
 
 
 class House:
-    """A tree, a clock, two brokers, and a hand that edits."""
+    """ZooKeeper, a clock, two brokers, and ``hand``, the client of an administrator."""
 
     def __init__(self, latency: float | None = None) -> None:
         self.clock = ManualClock()

@@ -36,14 +36,14 @@ SOON = 4 * LATENCY
 
 
 class Truth:
-    """What was written when: each value is written once, and counts from a zxid on."""
+    """The written values, each with the zxid from which it is valid."""
 
     def __init__(self, house: House) -> None:
         self.order: dict[tuple[TopicPartition, int], int] = {}
         self.whole: set[int] = set()
-        """The zxids from which transactions counted, each in both partitions."""
+        """The zxids of the decisions of transactions, each for both partitions."""
         self.deciding = 0
-        """What the transaction would write that is decided next."""
+        """The offsets of the transaction that is decided next."""
         self._newest: dict[TopicPartition, list[tuple[float, int]]] = {tp: [(0.0, 0)] for tp in TPS}
         self._clock = house.clock
         tree = house.server.tree
@@ -58,7 +58,7 @@ class Truth:
                         self._note(tp, self.deciding, tree.zxid)
                 elif isinstance(op, Create | SetData) and op.path in PATHS:
                     tp, value = PATHS[op.path], int(op.data)
-                    # What a transaction brought is copied here, and counts from its decision nevertheless.
+                    # The copy of a transaction's offset is valid from the decision on.
                     self._note(tp, value, self.order.get((tp, value), tree.zxid))
             return outcome
 
@@ -70,12 +70,12 @@ class Truth:
         newest.append((self._clock.monotonic(), max(zxid, newest[-1][1])))
 
     def at(self, time: float, tp: TopicPartition) -> int:
-        """The order of what counted then."""
+        """The order of the value that was valid then."""
         return max(order for since, order in self._newest[tp] if since <= max(time, 0.0))
 
 
 class World:
-    """Two brokers, of which one coordinates at a time, a hand, and one transactional producer."""
+    """Two brokers, one of which coordinates at a time, an administrator, and one transactional producer."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -83,9 +83,9 @@ class World:
         self.truth = Truth(self.house)
         self.brokers = (self.house.first, self.house.second)
         self.seen: dict[tuple[int, TopicPartition], int] = {}
-        """The newest that each broker has answered."""
+        """The newest offset that each broker has answered."""
         self.promised = dict.fromkeys(TPS, 0)
-        """The newest that was answered as committed."""
+        """The newest offset whose commit was acknowledged."""
         self.claims: dict[int, Claim] = {}
         self.disturbed = {broker.id: 0.0 for broker in self.brokers}
         self.running: list[Started] = []
@@ -108,7 +108,7 @@ class World:
         return started.result
 
     async def pause(self) -> None:
-        """For a while that may be none."""
+        """The claim of the current coordinator; for some time there may be none."""
         future: Future[None] = Future()
         self.house.clock.call_later(self.chance.choice([0.0, 0.005, 0.05, 0.2]), future.callback, None)
         await future
@@ -117,7 +117,7 @@ class World:
         self._value += 1
         return self._value
 
-    # What happens
+    # Events
 
     def step(self) -> None:
         broker = self.chance.choice(self.brokers)
@@ -164,7 +164,7 @@ class World:
         assert set(errors.values()) <= {ErrorCode.NONE, ErrorCode.COORDINATOR_NOT_AVAILABLE}
         for tp, error in errors.items():
             if error is ErrorCode.NONE:
-                # Where a later commit covered it, its own value was never written.
+                # If a later commit replaced it, its own value was never written.
                 self.promised[tp] = max(self.promised[tp], self.truth.order.get((tp, value), 0))
 
     async def commit_plain(self, broker: Broker) -> None:
@@ -204,7 +204,7 @@ class World:
             self.disturbed[broker.id] = self.house.clock.monotonic()
 
     async def move(self, broker: Broker) -> None:
-        """One transaction at a time, from its beginning to its end."""
+        """One transaction from its begin to its end."""
         claim = self.claims.get(broker.id)
         if self.is_moving or claim is None:
             return
@@ -262,7 +262,7 @@ class Decider:
         return self.stored
 
     async def end(self, value: int | None) -> None:
-        """Commit what makes the offsets ``value``, or abort."""
+        """Commit a transaction that sets the offsets to ``value``, or abort it."""
         if value is None:
             await self.write(TransactionState.PREPARE_ABORT)
             await self.world.pause()
@@ -278,7 +278,7 @@ class Decider:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_whatever_happens(seed: int) -> None:
+def test_no_broker_answers_an_outdated_offset_under_random_events(seed: int) -> None:
     world = World(seed)
     for _ in range(STEPS):
         world.step()

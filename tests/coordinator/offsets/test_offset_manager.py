@@ -1,4 +1,4 @@
-"""Offsets through one broker are those of every other, whoever writes them."""
+"""All brokers answer the same committed offsets, also after edits and lost connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def house() -> House:
     return House()
 
 
-def test_a_commit_is_what_every_broker_answers(house: House) -> None:
+def test_every_broker_answers_a_committed_offset(house: House) -> None:
     claim = house.first.claim()
     assert house.second.fetch(T0, T1) == {}, "and remembered as such"
     errors = run(house.first.offsets.commit(G, {T0: FULL, T1: OffsetAndMetadata(9)}, claim))
@@ -33,7 +33,7 @@ def test_a_commit_is_what_every_broker_answers(house: House) -> None:
     assert house.server.data("/consumers/g/offsets/t/0") == b"7"
 
 
-def test_what_is_known_is_not_read_again(house: House) -> None:
+def test_a_cached_offset_is_not_read_again(house: House) -> None:
     run(house.first.offsets.commit(G, {T0: FULL}, house.first.claim()))
     house.second.fetch()
     house.second.fetch(T0)
@@ -47,7 +47,7 @@ def test_what_is_known_is_not_read_again(house: House) -> None:
     assert house.second.number() == 9
 
 
-def test_a_number_by_hand_wins_until_the_next_commit(house: House) -> None:
+def test_an_edited_number_is_valid_until_the_next_commit(house: House) -> None:
     claim = house.first.claim()
     run(house.first.offsets.commit(G, {T0: FULL}, claim))
     assert house.second.fetch(T0) == {T0: FULL}
@@ -58,7 +58,7 @@ def test_a_number_by_hand_wins_until_the_next_commit(house: House) -> None:
     assert house.second.fetch(T0) == {T0: FULL}
 
 
-def test_a_number_without_a_claim_is_the_number_alone(house: House) -> None:
+def test_a_commit_without_a_claim_writes_only_the_number(house: House) -> None:
     run(house.first.offsets.commit(G, {T0: FULL}, house.first.claim()))
     assert run(house.second.offsets.commit(G, {T0: OffsetAndMetadata(8, 1, "x")}, None)) == {T0: ErrorCode.NONE}
     assert house.first.fetch(T0) == {T0: OffsetAndMetadata(8)}
@@ -71,7 +71,7 @@ def test_a_number_without_a_claim_is_the_number_alone(house: House) -> None:
     ]
 
 
-def test_odd_names_have_a_place_of_their_own(house: House) -> None:
+def test_odd_names_have_paths_of_their_own(house: House) -> None:
     names = ["", ".", "..", "a/b", "a", "%", "%2F", "ü \n"]
     for offset, name in enumerate(names):
         claim = run(house.first.claims.claim(group_path(name), 1))
@@ -81,7 +81,7 @@ def test_odd_names_have_a_place_of_their_own(house: House) -> None:
     assert run(house.second.offsets.groups()) == sorted(names)
 
 
-def test_what_is_refused(house: House) -> None:
+def test_commits_of_unknown_partitions_and_long_metadata_are_refused(house: House) -> None:
     house.config["offset.metadata.max.bytes"] = 3
     missing = TopicPartition("t", 99)
     offsets = {T0: FULL, T1: OffsetAndMetadata(1, metadata="1234"), missing: OffsetAndMetadata(1)}
@@ -130,7 +130,7 @@ def test_an_offset_is_found_by_a_broker_that_has_not_heard_of_the_topic_yet(hous
     assert house.first.fetch(new, T0).keys() == {new}
 
 
-def test_what_does_not_exist_is_not_watched(house: House) -> None:
+def test_groups_and_topics_that_do_not_exist_are_not_watched(house: House) -> None:
     for index in range(3):
         assert house.first.fetch(T0, TopicPartition("none", 0), group=f"g{index}") == {}
     assert not house.first.client._data_watches and len(house.first.offsets._reads) == 0
@@ -139,14 +139,14 @@ def test_what_does_not_exist_is_not_watched(house: House) -> None:
     assert not [path for path in house.first.client._data_watches if "none" in path]
 
 
-def test_who_stages_first_makes_no_transactions_of_a_number_of_its_own(house: House) -> None:
+def test_staging_first_does_not_create_the_transactions_znode_with_its_own_number(house: House) -> None:
     house.first.transactions._new_count = 7
     producer = TxnProducer("tx", 5, 0)
     run(house.first.offsets.stage(G, house.first.claim(), producer, {T0: OffsetAndMetadata(1)}))
     assert run(house.second.transactions.count()) == 7
 
 
-def test_lost_connection_makes_everything_invalid(house: House) -> None:
+def test_a_lost_connection_invalidates_the_cache(house: House) -> None:
     house.edit(5)
     assert house.first.number() == 5
     house.first.client.lose_connection()
@@ -157,8 +157,8 @@ def test_lost_connection_makes_everything_invalid(house: House) -> None:
 
 # trap: kafkalite/coordinator/offsets/committed_offset_reader.py: The server of a new session lags behind the server of
 # the old one, and shows older offsets.
-def test_a_server_that_lags_behind_is_not_believed(house: House) -> None:
-    """A new session may be with another server of the ensemble, which has not heard of the last write yet."""
+def test_an_older_offset_from_a_lagging_server_is_not_answered(house: House) -> None:
+    """The server of a new session may not have the last write yet."""
     house.edit(5)
     node = house.server.tree.node("/consumers/g/offsets/t/0")
     before = node.mzxid
@@ -173,14 +173,14 @@ def test_a_server_that_lags_behind_is_not_believed(house: House) -> None:
 
 
 @pytest.mark.parametrize("nonsense", ["nonsense", str(1 << 63)])
-def test_nonsense_in_a_number_is_an_error_until_it_is_mended(house: House, nonsense: str) -> None:
+def test_a_malformed_number_is_an_error_until_it_is_mended(house: House, nonsense: str) -> None:
     house.edit(nonsense)
     assert house.first.fetch(T0) == {T0: ErrorCode.UNKNOWN_SERVER_ERROR}
     house.edit(6)
     assert house.first.number() == 6
 
 
-def test_removed_by_hand(house: House) -> None:
+def test_an_offset_that_an_administrator_removed_is_gone(house: House) -> None:
     claim = house.first.claim()
     run(house.first.offsets.commit(G, {T0: FULL}, claim))
     assert house.second.fetch() == {T0: FULL}

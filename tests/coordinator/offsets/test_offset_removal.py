@@ -1,4 +1,4 @@
-"""What goes, and what must not."""
+"""Deletion and expiration of offsets and groups."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_delete_group(house: House) -> None:
 
 
 @pytest.mark.parametrize("path", ["offsets/t/0", "staged/5-0"])
-def test_a_group_that_has_offsets_is_kept_where_they_are_to_be_kept(house: House, path: str) -> None:
+def test_a_group_with_offsets_is_not_deleted_without_them(house: House, path: str) -> None:
     claim = house.first.claim()
     run(ensure(house.hand, f"/consumers/g/{path}"))
     run(ensure(house.hand, "/consumers/g/generation/5"))
@@ -133,7 +133,7 @@ def test_a_group_that_has_offsets_is_kept_where_they_are_to_be_kept(house: House
     assert house.server.paths("/consumers") == ["/consumers"]
 
 
-def test_a_group_with_a_live_old_member_is_kept(house: House) -> None:
+def test_a_group_with_a_live_old_consumer_is_not_deleted(house: House) -> None:
     claim = commit(house, T0)
     run(set_or_create(house.hand, "/consumers/g/ids/g_host-1", b"{}"))
     with pytest.raises(NotEmptyError):

@@ -1,4 +1,4 @@
-"""Commits under way: coalesced, bounded, in order, and nobody's fault is a neighbour's."""
+"""Commits in flight: coalesced, bounded, in order, and independent of the other commits in their transaction."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Slow(House):
         return int(self.server.data(f"{group_path(group)}/offsets/{tp.topic}/{tp.partition}"))
 
     def crowd(self) -> list[Started]:
-        """As many batches under way as may be, so that what comes next gathers."""
+        """Start the maximum of batches in flight, so that later commits wait."""
         claims = [self.claimed(f"crowd{index}") for index in range(offset_writer.MAX_UNDER_WAY)]
         return [self.commit(0, claim, group=f"crowd{index}") for index, claim in enumerate(claims)]
 
@@ -105,8 +105,8 @@ def test_an_offset_never_goes_backward_while_a_write_is_tried_again(house: Slow)
     assert first.result == {T0: OK, T1: OK} and house.number(T1) == 2
 
 
-def test_bad_neighbours(house: Slow) -> None:
-    """Five in one transaction: a lost claim and a claim of an ended session fail, the others know nothing of it."""
+def test_a_refused_commit_does_not_fail_others_in_its_transaction(house: Slow) -> None:
+    """Five commits in one transaction: those with a lost claim or an expired session fail, the others succeed."""
     names = ["good", "lost", "plain", "gone"]
     claims: dict[str, Claim | None] = {name: house.claimed(name) for name in names}
     claims["plain"] = None
@@ -127,7 +127,7 @@ def test_bad_neighbours(house: Slow) -> None:
     assert all(house.wait(each) == {T0: OK} for each in crowd)
 
 
-def test_small_commits_gather_while_others_are_under_way(house: Slow) -> None:
+def test_small_commits_form_one_batch_while_others_are_in_flight(house: Slow) -> None:
     names = [f"g{index}" for index in range(50)]
     claims = [house.claimed(name) for name in names]
     for name, claim in zip(names, claims, strict=True):
@@ -152,7 +152,7 @@ def test_transactions_are_bounded(house: Slow) -> None:
     assert len(made) == 13
 
 
-def test_a_commit_that_others_are_in_the_way_of_is_made_again_by_its_client(house: Slow) -> None:
+def test_a_commit_with_interference_in_each_attempt_fails_with_a_retriable_error(house: Slow) -> None:
     claim = house.claimed()
     house.wait(house.commit(1, claim))
     path = "/consumers/g/offsets/t/0"
@@ -163,13 +163,13 @@ def test_a_commit_that_others_are_in_the_way_of_is_made_again_by_its_client(hous
             house.server.tree.multi([*_deletes(path)] if there else [Create(path, b"1")], 0)
 
     house.first.client.before = in_the_way
-    # Not UNKNOWN_SERVER_ERROR, upon which consumers give up.
+    # Not UNKNOWN_SERVER_ERROR, because consumers do not retry it.
     assert house.wait(house.commit(2, claim)) == {T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}
     house.first.client.before = None
     assert house.wait(house.commit(2, claim)) == {T0: OK}
 
 
-def test_a_lost_connection_leaves_the_outcome_open(house: Slow) -> None:
+def test_a_lost_connection_leaves_the_outcome_unknown(house: Slow) -> None:
     claim = house.claimed()
     house.wait(house.commit(1, claim))
     commit, waiting = house.commit(2, claim), house.commit(3, claim)
@@ -194,7 +194,7 @@ def test_old_and_new_commits_of_one_partition_do_not_cover_each_other(house: Slo
     assert house.number() == 4
 
 
-def test_what_is_known_of_the_paths_is_bounded(house: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_known_paths_is_bounded(house: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkalite.zk.stores.offset_layout.MAX_PARTITIONS", 2)
     claim = house.claimed()
     for offset in range(3):

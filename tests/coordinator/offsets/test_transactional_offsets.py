@@ -1,4 +1,4 @@
-"""Offsets of transactions: nobody sees them before the decision, everybody with it, and once is as good as twice."""
+"""Offsets of transactions: invisible before the decision, visible with it, and copied idempotently."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONGOING, COMMIT, ABORT = TransactionState.ONGOING, TransactionState.PREPARE_COMM
 
 
 class Transactions:
-    """The coordinator of transactions, as far as offsets see it: broker 2 decides, broker 1 has the group."""
+    """A stand-in for the transaction coordinator: broker 2 decides, broker 1 coordinates the group."""
 
     def __init__(self) -> None:
         self.house = House()
@@ -69,7 +69,7 @@ class Transactions:
         run(self.decider.offsets.transactional.apply(G, producer, claim, decision))
 
     def numbers(self, *, stable: bool = False) -> Any:
-        """What both brokers answer for all of the group."""
+        """The offsets of the group that both brokers answer."""
         answers = [broker.fetch(stable=stable) for broker in (self.group, self.decider)]
         assert answers[0] == answers[1]
         return {tp: getattr(value, "offset", value) for tp, value in answers[0].items()}
@@ -84,7 +84,7 @@ def txn() -> Transactions:
     return Transactions()
 
 
-def test_one_write_makes_all_of_it_visible(txn: Transactions) -> None:
+def test_the_decision_makes_all_staged_offsets_visible(txn: Transactions) -> None:
     txn.commit(1, T0)
     txn.begin()
     assert txn.stage(7, T0, U0) is OK
@@ -103,8 +103,8 @@ def test_one_write_makes_all_of_it_visible(txn: Transactions) -> None:
 
 
 # trap: kafkalite/coordinator/offsets/committed_offset_reader.py: A reader sees half of the offsets of a transaction.
-def test_nobody_sees_half_of_it(txn: Transactions) -> None:
-    """It is decided, copied and removed while somebody reads, who knows one partition and must ask for the other."""
+def test_a_reader_sees_all_or_no_offsets_of_a_transaction(txn: Transactions) -> None:
+    """The offsets are decided, copied and removed while a reader has one partition cached and reads the other."""
     txn.commit(1, T0, T1)
     txn.begin()
     txn.stage(7, T0, T1)
@@ -120,7 +120,7 @@ def test_nobody_sees_half_of_it(txn: Transactions) -> None:
     assert {tp: value.offset for tp, value in txn.group.fetch(T0, T1).items()} == {T0: 7, T1: 7}
 
 
-def test_where_transactions_go_by_too_fast_nothing_is_called_stable(txn: Transactions) -> None:
+def test_offsets_are_unstable_while_transactions_follow_too_fast(txn: Transactions) -> None:
     txn.begin()
     txn.stage(7)
     states = [ONGOING, COMMIT] * 50
@@ -135,7 +135,7 @@ def test_where_transactions_go_by_too_fast_nothing_is_called_stable(txn: Transac
     assert len(states) > 80, "and it is not asked for ever"
 
 
-def test_what_is_staged_may_become_an_offset(txn: Transactions) -> None:
+def test_a_group_with_staged_offsets_has_offsets(txn: Transactions) -> None:
     txn.begin()
 
     def has_any() -> bool:
@@ -152,7 +152,7 @@ def test_what_is_staged_may_become_an_offset(txn: Transactions) -> None:
     assert has_any()
 
 
-def test_an_aborted_one_leaves_nothing(txn: Transactions) -> None:
+def test_an_aborted_transaction_leaves_no_offsets(txn: Transactions) -> None:
     txn.commit(1)
     txn.begin()
     txn.stage(7, T0, U0)
@@ -164,7 +164,7 @@ def test_an_aborted_one_leaves_nothing(txn: Transactions) -> None:
 
 
 @pytest.mark.parametrize("applied", [False, True], ids=["before it is applied", "after"])
-def test_what_is_written_after_the_decision_stays(txn: Transactions, applied: bool) -> None:
+def test_an_offset_that_is_written_after_the_decision_stays(txn: Transactions, applied: bool) -> None:
     txn.begin()
     txn.stage(7, T0, T1, U0)
     txn.house.edit(3, T0)
@@ -198,7 +198,7 @@ def test_an_edit_while_offsets_are_copied_stays(txn: Transactions) -> None:
 # trap: kafkalite/coordinator/offsets/transactional_offsets.py: A decision that is copied late overwrites the offsets of
 # a later one.
 @pytest.mark.parametrize("order", [(MOVER, OTHER), (OTHER, MOVER)], ids=["in order", "the other way round"])
-def test_of_two_decisions_the_later_counts(txn: Transactions, order: tuple[TxnProducer, ...]) -> None:
+def test_the_offset_of_the_later_decision_is_valid(txn: Transactions, order: tuple[TxnProducer, ...]) -> None:
     for producer, offset in ((MOVER, 7), (OTHER, 8)):
         txn.begin(producer)
         txn.stage(offset, producer=producer)
@@ -242,10 +242,10 @@ def test_many_partitions_are_many_chunks(txn: Transactions) -> None:
         (MOVER, TransactionState.EMPTY, (G,), ErrorCode.INVALID_TXN_STATE),
         (TxnProducer("mover", 4000, 2), ONGOING, (G,), ErrorCode.INVALID_PRODUCER_EPOCH),
         (TxnProducer("mover", 3999, 3), ONGOING, (G,), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        (TxnProducer("nobody", 4000, 3), ONGOING, (G,), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (TxnProducer("unknown", 4000, 3), ONGOING, (G,), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_who_may_stage(
+def test_only_the_current_producer_of_an_open_transaction_may_stage(
     txn: Transactions, producer: TxnProducer, state: TransactionState, groups: tuple[str, ...], expected: ErrorCode
 ) -> None:
     txn.begin()
@@ -254,7 +254,7 @@ def test_who_may_stage(
     assert bool(txn.staged) == (expected is OK)
 
 
-def test_what_is_refused_is_not_staged(txn: Transactions) -> None:
+def test_refused_offsets_are_not_staged(txn: Transactions) -> None:
     txn.begin()
     txn.house.config["offset.metadata.max.bytes"] = 0
     assert txn.stage(1) is ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -265,7 +265,7 @@ def test_what_is_refused_is_not_staged(txn: Transactions) -> None:
 # trap: kafkalite/coordinator/offsets/transactional_offsets.py: Offsets are staged after the transaction was decided,
 # and belong to none.
 def test_nothing_is_staged_after_the_decision(txn: Transactions) -> None:
-    """The decision falls between the look at the transaction and the write."""
+    """The decision is written between the read of the transaction and the staging write."""
     txn.begin()
     txn.stage(1)
     run(txn.house.hand.delete("/consumers/g/staged/4000-3"))
@@ -305,7 +305,7 @@ def test_a_zombie_coordinator_of_transactions_copies_and_removes_nothing(txn: Tr
     assert txn.staged == ["4000-3"]
 
 
-def test_whatever_interrupts_the_copying_it_is_brought_to_its_end() -> None:
+def test_copying_completes_after_an_interruption_at_any_request() -> None:
     for step in range(100):
         again = Transactions()
         again.commit(1, T0)
@@ -349,7 +349,7 @@ def test_offsets_of_a_deleted_topic_do_not_come_back(txn: Transactions, half: bo
     assert txn.numbers() == {T0: 7}
 
 
-def test_what_an_older_epoch_left_is_nothing(txn: Transactions) -> None:
+def test_staged_offsets_of_an_older_epoch_are_ignored(txn: Transactions) -> None:
     txn.commit(1)
     txn.begin()
     txn.stage(7)
@@ -360,7 +360,7 @@ def test_what_an_older_epoch_left_is_nothing(txn: Transactions) -> None:
     assert txn.numbers(stable=True) == {T0: 1}
 
 
-def test_nonsense_that_is_staged_hides_nothing(txn: Transactions) -> None:
+def test_malformed_staged_offsets_do_not_hide_others(txn: Transactions) -> None:
     txn.commit(1)
     run(set_or_create(txn.house.hand, "/consumers/g/staged/4000-3", b"x"))
     assert txn.numbers(stable=True) == {T0: 1}
@@ -369,7 +369,7 @@ def test_nonsense_that_is_staged_hides_nothing(txn: Transactions) -> None:
     assert txn.numbers(stable=True) == {T0: UNSTABLE}
 
 
-def test_removed_by_force_it_is_staged_anew(txn: Transactions) -> None:
+def test_offsets_are_staged_again_after_an_administrator_removed_the_path(txn: Transactions) -> None:
     txn.begin()
     txn.stage(7)
     paths = txn.house.server.paths("/consumers/g/staged")
@@ -379,7 +379,7 @@ def test_removed_by_force_it_is_staged_anew(txn: Transactions) -> None:
     assert txn.numbers() == {T0: 8}
 
 
-def test_a_failure_that_is_nobodys_fault_is_raised(txn: Transactions) -> None:
+def test_an_unexpected_zookeeper_error_is_raised(txn: Transactions) -> None:
     txn.begin()
 
     def fail(name: str, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Brokers' transaction coordinators on one ZooKeeper in memory; leaders and groups are made up."""
+"""The transaction coordinators of several brokers, with one ZooKeeper in memory; leaders and groups are fakes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BASE = partition_path(NUMBER)
 
 
 class Leaders:
-    """Every leader's log of markers. ``answers`` are taken from the front while there are any; ``hold`` keeps all."""
+    """Every leader's log of markers. ``answers`` are used in order first; ``hold`` delays all."""
 
     def __init__(self) -> None:
         self.markers: list[tuple[int, TransactionMarker]] = []
@@ -64,19 +64,19 @@ class Leaders:
         return future
 
     def release(self) -> None:
-        """Let what is held arrive."""
+        """Deliver the delayed markers."""
         self.hold = False
         held, self.held = self.held, []
         for arrive in held:
             arrive()
 
     def told(self) -> list[tuple[TopicPartition, bool]]:
-        """Which partitions were told to commit or abort, in order."""
+        """The partitions of the markers, each with commit or abort, in order."""
         return [(tp, marker.commit) for _, marker in self.markers for tp in marker.partitions]
 
 
 class Groups:
-    """What happened to staged offsets: ("apply" or "discard", group, epoch), and what fails first."""
+    """The calls for staged offsets ("apply" or "discard", group, epoch); ``failures`` are raised first."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str, int]] = []
@@ -99,7 +99,7 @@ class Groups:
 
 
 class ProducerIds:
-    """1000, 1001, …; while ``held`` is a list, whoever asks waits."""
+    """1000, 1001, …; while ``held`` is a list, callers wait."""
 
     def __init__(self) -> None:
         self.next = 1000
@@ -139,12 +139,12 @@ class Node:
         self.coordinator.start()
 
     def die(self) -> None:
-        """The process ends: its session with it, and others hear of it."""
+        """The process dies, its session expires, and the other brokers are informed."""
         self.client.close()
         run(self.coordinator.stop())
         self.house.broker_gone(self.id)
 
-    # What a producer does
+    # Requests of a producer
 
     def init(self, **more: Any) -> Started:
         return Started(self.coordinator.init_producer_id(TX, more.pop("timeout_ms", 60_000), **more))
@@ -160,7 +160,7 @@ class Node:
 
 
 class House:
-    """ZooKeeper, time, the cluster, and brokers 1 to ``brokers``. ``latency`` in seconds: its answers take time."""
+    """ZooKeeper, time, the cluster, and brokers 1 to ``brokers``. ``latency``: of ZooKeeper's answers, in seconds."""
 
     def __init__(self, brokers: int = 2, latency: float = 0.0) -> None:
         self.clock = ManualClock()
@@ -197,18 +197,18 @@ class House:
 
     @property
     def owner(self) -> Node:
-        """Whom placement gives the state partition of :data:`TX`."""
+        """The broker that placement gives the state partition of :data:`TX`."""
         number = preferred(BASE, self._live)
         assert number is not None
         return self.nodes[number]
 
     @property
     def other(self) -> Node:
-        """One that it does not."""
+        """Another broker."""
         return next(node for number, node in self.nodes.items() if node is not self.owner and number in self._live)
 
     def broker_gone(self, number: int) -> None:
-        """Broker ``number`` is no longer registered; others lead what it led."""
+        """Broker ``number`` is no longer registered; other brokers lead its partitions."""
         del self._live[number]
         for state in list(self.metadata.states()):
             if state.leader == number:
@@ -221,7 +221,7 @@ class House:
             self.nodes[number].coordinator.brokers_changed()
 
     def stored(self, transactional_id: str = TX) -> TransactionMetadata:
-        """What ZooKeeper has."""
+        """The state in ZooKeeper."""
         path = id_path(state_partition_for(transactional_id, COUNT), transactional_id)
         return decode_transaction(path, self.server.data(path), transactional_id)
 

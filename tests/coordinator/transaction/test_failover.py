@@ -1,4 +1,4 @@
-"""Coordinators that die, lose their session or their connection, at every step; and zombies."""
+"""Coordinators that die or lose their session or connection at each request; and former coordinators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ E = ErrorCode
 
 
 def retried(house: House, request: Callable[[Node], Started]) -> ErrorCode:
-    """What a client is told in the end that tries again, at whoever coordinates then, for as long as it is told to."""
+    """The final answer to a client that retries at the current coordinator on each retriable error."""
     again = {E.NOT_COORDINATOR, E.COORDINATOR_NOT_AVAILABLE, E.COORDINATOR_LOAD_IN_PROGRESS, E.CONCURRENT_TRANSACTIONS}
     for _ in range(50):
         number = run(house.nodes[min(house._live)].coordinator.find(TX))
@@ -35,7 +35,7 @@ def retried(house: House, request: Callable[[Node], Started]) -> ErrorCode:
 # Orphans
 
 
-def test_what_a_dead_coordinator_decided_is_carried_out_by_the_next_without_being_asked() -> None:
+def test_the_next_coordinator_completes_decided_transactions_without_a_request() -> None:
     house = House(3)
     producer = house.opened(T0, T1)
     house.owner.offsets(producer)
@@ -51,13 +51,13 @@ def test_what_a_dead_coordinator_decided_is_carried_out_by_the_next_without_bein
     assert house.state() is S.COMPLETE_COMMIT
     assert sorted(house.leaders.told()) == [(T0, True), (T1, True)]
     assert house.groups.calls == [("apply", "g", 0)]
-    # under a greater epoch, so that the first one's markers would be refused
+    # under a greater epoch, so that markers of the former coordinator would be refused
     assert {marker.coordinator_epoch for _, marker in house.leaders.markers} == {2}
     assert house.groups.claims[0].broker_id == second.id
     assert second.add(producer, T2).error is E.NONE
 
 
-def test_a_state_partition_is_loaded_once_where_a_producer_asks_while_orphans_are_looked_for(
+def test_a_state_partition_is_loaded_once_for_a_request_and_an_orphan_search(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -74,7 +74,7 @@ def test_a_state_partition_is_loaded_once_where_a_producer_asks_while_orphans_ar
         assert len(loads) == 1, f"orphans were looked for {steps * 5} ms after the request"
 
 
-def test_an_open_transaction_goes_on_with_the_next_coordinator() -> None:
+def test_an_open_transaction_continues_at_the_next_coordinator() -> None:
     house = House(3)
     producer = house.opened(T0)
     house.owner.die()
@@ -84,7 +84,7 @@ def test_an_open_transaction_goes_on_with_the_next_coordinator() -> None:
     assert house.state() is S.COMPLETE_COMMIT
 
 
-def test_an_open_transaction_times_out_with_a_coordinator_that_nobody_asked() -> None:
+def test_an_open_transaction_times_out_at_the_next_coordinator_without_a_request() -> None:
     house = House(3)
     house.opened(T0)
     house.owner.die()
@@ -95,23 +95,23 @@ def test_an_open_transaction_times_out_with_a_coordinator_that_nobody_asked() ->
     assert house.state() is S.COMPLETE_ABORT and house.leaders.told() == [(T0, False)]
 
 
-def test_a_coordinator_that_stops_in_order_leaves_no_claim() -> None:
+def test_a_stopping_coordinator_releases_its_claims() -> None:
     house = House(3)
     producer = house.opened(T0)
     first = house.owner
     run(first.coordinator.stop())
     assert run(first.claims.holder(BASE)) is None
-    # While it is still registered nobody else may take over; then the next one does at once.
+    # While it is registered no other broker takes over; afterwards the next one does at once.
     assert first.add(producer, T1).error is E.NOT_COORDINATOR
     house.broker_gone(first.id)
     assert run(first.claims.holder(BASE)) == house.owner.id
 
 
-def test_a_claim_that_goes_without_its_broker_is_seen_by_whom_placement_names() -> None:
+def test_the_preferred_broker_sees_a_claim_end_while_its_holder_lives() -> None:
     house = House(2)
     house.opened(T0, node=house.owner)
     holder, other = house.owner, house.other
-    # Another broker comes that placement prefers: it watches the claim that it cannot have yet.
+    # A broker that placement prefers starts, and watches the claim of the holder.
     candidates = [number for number in range(10, 60) if _prefers(house, number)]
     number = candidates[0]
     house._live[number] = house.metadata.brokers[1].__class__(number, ())
@@ -128,14 +128,14 @@ def _prefers(house: House, number: int) -> bool:
     return preferred(BASE, [*house._live, number]) == number
 
 
-def test_partitions_without_ids_are_left_alone() -> None:
+def test_state_partitions_without_ids_are_not_claimed() -> None:
     house = House(3)
     run(house.owner.store.prepare(0))
     house.brokers_changed()
     assert run(house.owner.claims.holder("/transactions/0")) is None
 
 
-def test_a_cluster_without_transactions_is_asked_once() -> None:
+def test_a_cluster_without_transactions_is_read_once() -> None:
     house = House(2)
     before = house.owner.client.requests
     house.brokers_changed()
@@ -146,25 +146,25 @@ def test_a_cluster_without_transactions_is_asked_once() -> None:
 # Sessions
 
 
-def test_with_the_session_every_claim_is_gone_and_taken_again_where_nobody_else_did() -> None:
+def test_claims_of_an_expired_session_are_taken_again_unless_another_broker_has_them() -> None:
     house = House(1)
     producer = house.opened(T0)
     owner = house.owner
     house.leaders.hold = True
     assert owner.end(producer).error is E.NONE
     owner.client.expire_session()
-    # connected again, in a new session: it looks for orphans, and finds its own
+    # connected again in a new session, it searches for orphans and finds its own
     assert run(owner.claims.holder(BASE)) == owner.id
     house.leaders.release()
     house.clock.advance(1)
     assert house.state() is S.COMPLETE_COMMIT
-    # the first coordinator's marker arrived late; the second one's has a greater epoch
+    # the marker of the first claim arrived late; that of the second claim has a greater epoch
     assert [marker.coordinator_epoch for _, marker in house.leaders.markers] == [1, 2]
 
 
 # trap: kafkalite/coordinator/transaction/transaction_state_manager.py: A claim whose loading was cut short is an
 # orphan, which only its holder can take over.
-def test_a_takeover_that_a_lost_connection_cut_short_is_made_good() -> None:
+def test_a_takeover_that_a_lost_connection_interrupted_is_completed() -> None:
     house = House(2)
     producer = house.opened(T0)
     house.leaders.hold = True
@@ -181,13 +181,13 @@ def test_a_takeover_that_a_lost_connection_cut_short_is_made_good() -> None:
     house.leaders.hold = False
     first.die()
     assert house.state() is S.PREPARE_COMMIT
-    # The claim outlives the connection, so that no other broker can do it, and no producer asks.
+    # The claim outlives the connection, so no other broker can take over, and no request comes.
     second.client.reconnect()
     house.clock.advance(1)
     assert house.state() is S.COMPLETE_COMMIT
 
 
-def test_a_lost_connection_is_no_reason_to_look_until_it_is_back() -> None:
+def test_orphans_are_searched_once_after_a_lost_connection() -> None:
     house = House(2)
     house.opened(T0)
     house.brokers_changed()
@@ -203,7 +203,7 @@ def test_a_zombie_cannot_write() -> None:
     house = House(2)
     producer = house.opened(T0)
     zombie = house.owner
-    # It is paused: its session ends, another takes over, and it has not heard of anything yet.
+    # It is paused: its session expires and another broker takes over without its knowledge.
     listeners, zombie.client._listeners = zombie.client._listeners, []
     session = zombie.client.session
     house.server.expire(session)
@@ -218,11 +218,11 @@ def test_a_zombie_cannot_write() -> None:
 
 # trap: kafkalite/coordinator/transaction/transaction_state_manager.py: A coordinator that lost its claim decides a
 # transaction.
-def test_a_zombie_whose_session_goes_on_cannot_write_either() -> None:
+def test_a_former_coordinator_with_a_live_session_cannot_write() -> None:
     house = House(2)
     producer = house.opened(T0)
     zombie, other = house.owner, house.other
-    # Its claim was removed by hand and taken by another: the epoch has moved on.
+    # An administrator removed its claim and another broker took it, so the epoch has increased.
     run(house.admin.delete(f"{BASE}/coordinator"))
     assert run(other.claims.claim(BASE, other.id)) is not None
     assert zombie.end(producer).error is E.NOT_COORDINATOR
@@ -246,7 +246,7 @@ REQUESTS: dict[str, tuple[Callable[[Node, ProducerIdAndEpoch], Started], S]] = {
 # refused, or for made.
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("name", REQUESTS)
-def test_a_write_whose_answer_is_lost(name: str, applied: bool) -> None:
+def test_a_lost_answer_of_a_write_is_resolved(name: str, applied: bool) -> None:
     house = House(2)
     producer = house.opened(T0)
     request, then = REQUESTS[name]
@@ -267,7 +267,7 @@ def test_a_write_whose_answer_is_lost(name: str, applied: bool) -> None:
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_a_decision_whose_answer_is_lost_and_whose_client_is_gone(applied: bool) -> None:
+def test_a_decision_with_a_lost_answer_is_resolved_without_its_client(applied: bool) -> None:
     house = House(2)
     producer = house.opened(T0)
     owner = house.owner
@@ -275,13 +275,13 @@ def test_a_decision_whose_answer_is_lost_and_whose_client_is_gone(applied: bool)
     owner.end(producer)
     owner.client.lose_connection()
     owner.client.reconnect()
-    # Nobody asks again: the decision is found when time is looked at, or the transaction times out.
+    # No request comes: the timeout check finds the decision, or the transaction times out.
     house.clock.advance(71)
     assert house.state() is (S.COMPLETE_COMMIT if applied else S.COMPLETE_ABORT)
     assert house.leaders.told() == [(T0, applied)]
 
 
-def test_a_first_init_whose_answer_is_lost() -> None:
+def test_a_first_init_with_a_lost_answer() -> None:
     for applied in (True, False):
         house = House(2)
         owner = house.owner
@@ -295,12 +295,12 @@ def test_a_first_init_whose_answer_is_lost() -> None:
         assert lost.error is E.COORDINATOR_NOT_AVAILABLE
         owner.client.reconnect()
         assert retried(house, lambda node: node.init()) is E.NONE
-        # epochs never go back, and are never given twice
+        # epochs never decrease, and no epoch is given twice
         assert house.stored().producer_epoch == 2
 
 
 @pytest.mark.parametrize("applied", [True, False])
-def test_an_id_whose_first_write_was_lost_is_made_by_the_next_init(applied: bool) -> None:
+def test_the_next_init_creates_an_id_whose_first_write_was_lost(applied: bool) -> None:
     house = House(2)
     owner = house.owner
     neighbour = next(name for name in map(str, range(100)) if state_partition_for(name, COUNT) == NUMBER)
@@ -318,7 +318,7 @@ def test_an_id_whose_first_write_was_lost_is_made_by_the_next_init(applied: bool
 # the same markers for ever.
 @pytest.mark.parametrize("applied", [True, False])
 @pytest.mark.parametrize("commit", [True, False])
-def test_the_last_write_is_lost(commit: bool, applied: bool) -> None:
+def test_the_complete_write_with_a_lost_answer_is_resolved(commit: bool, applied: bool) -> None:
     house = House(2)
     producer = house.opened(T0)
     owner = house.owner
@@ -332,14 +332,14 @@ def test_the_last_write_is_lost(commit: bool, applied: bool) -> None:
     house.clock.advance(2)
     assert house.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
     assert set(house.leaders.told()) == {(T0, commit)}
-    # and while ZooKeeper was away nobody was told again
+    # and no marker was sent again while ZooKeeper was away
     assert len(house.leaders.told()) == 1
     assert owner.end(producer, commit).error is E.NONE
 
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_next_transaction_is_decided_before_the_last_write_is_known(commit: bool) -> None:
-    """The work on the former decision finds the next one when it wakes: that one has markers of its own."""
+    """The completion of the former decision finds the next one, which needs markers of its own."""
     house = House(2)
     producer = house.opened(T0)
     owner = house.owner
@@ -350,7 +350,7 @@ def test_next_transaction_is_decided_before_the_last_write_is_known(commit: bool
     owner.client.lose_connection()
     house.clock.advance(0.5)
     owner.client.reconnect()
-    # No time passes: the work on the former decision still waits for its next attempt.
+    # No time passes: the completion of the former decision still waits for its next attempt.
     assert owner.add(producer, T1).error is E.NONE
     assert owner.offsets(producer).error is E.NONE
     assert owner.end(producer, commit).error is E.NONE
@@ -360,11 +360,11 @@ def test_next_transaction_is_decided_before_the_last_write_is_known(commit: bool
     assert house.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
 
 
-# Interrupted anywhere: the coordinator dies, or loses its session, at its n-th request of ZooKeeper
+# Interruptions: the coordinator dies or loses its session at its n-th ZooKeeper request
 
 
 def life(house: House) -> list[ErrorCode]:
-    """A producer that begins, writes to two partitions, sends offsets and commits; whatever happens it tries again."""
+    """A producer that begins, writes to two partitions, sends offsets and commits, and retries after each error."""
     producers: list[ProducerIdAndEpoch] = []
 
     def init(node: Node) -> Started:
@@ -425,7 +425,7 @@ def test_a_transaction_survives_its_coordinator_at_every_step(how: str, at: int)
     assert not house.stored().partitions and not house.stored().groups
 
 
-def test_suspended_is_no_reason_to_forget() -> None:
+def test_a_suspended_session_keeps_the_claims() -> None:
     house = House(2)
     house.opened(T0)
     owner = house.owner
@@ -434,7 +434,7 @@ def test_suspended_is_no_reason_to_forget() -> None:
     assert [found.state for (found,) in [(run(owner.coordinator.describe(TX)),)]] == [S.ONGOING]
 
 
-def test_a_malformed_claim_keeps_no_other_state_partition_from_being_taken_over(
+def test_a_malformed_claim_does_not_prevent_the_takeover_of_other_state_partitions(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     house = House(2)

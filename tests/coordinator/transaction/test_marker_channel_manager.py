@@ -1,4 +1,4 @@
-"""Markers on their way: many at once, few requests, and nobody waits for a broker that is slow with others."""
+"""Markers: many in few requests, and a slow broker delays no markers to other brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def marker(producer_id: int) -> TransactionMarker:
 
 
 class House:
-    """A sender to brokers 1 and 2, and what arrives there."""
+    """A channel manager for brokers 1 and 2, and the markers that they get."""
 
     def __init__(self) -> None:
         self.cluster = MetadataCache()
@@ -37,12 +37,12 @@ def test_one_marker() -> None:
     assert house.leaders.markers == [(1, marker(7))]
 
 
-def test_what_comes_while_requests_are_under_way_goes_together() -> None:
+def test_markers_that_wait_behind_requests_are_sent_together() -> None:
     house = House()
     house.leaders.hold = True
     outcomes = [house.send(number) for number in range(IN_FLIGHT + 20)]
     assert len(house.leaders.held) == IN_FLIGHT
-    # The other broker is not kept waiting.
+    # Markers to the other broker do not wait.
     elsewhere = house.send(99, 2)
     assert len(house.leaders.held) == IN_FLIGHT + 1
     sends: list[int] = []
@@ -68,20 +68,20 @@ def test_a_request_is_bounded() -> None:
     assert len(house.leaders.markers) == len(outcomes)
 
 
-def test_a_broker_that_says_nothing() -> None:
+def test_a_broker_that_does_not_answer_is_a_network_exception() -> None:
     house = House()
     house.leaders.answers = [OSError("gone")]
     assert house.send(7).result == dict.fromkeys((T0, T1), E.NETWORK_EXCEPTION)
     assert house.send(7).result == dict.fromkeys((T0, T1), E.NONE)
 
 
-def test_a_broker_that_is_not_there() -> None:
+def test_an_unknown_broker_is_a_network_exception() -> None:
     house = House()
     assert house.send(7, 5).result == dict.fromkeys((T0, T1), E.NETWORK_EXCEPTION)
     assert not house.leaders.markers
 
 
-def test_each_is_told_what_was_said_of_it() -> None:
+def test_each_marker_gets_the_answer_for_its_partitions() -> None:
     house = House()
     house.leaders.answers = [E.NOT_LEADER_OR_FOLLOWER]
     assert house.send(7).result == dict.fromkeys((T0, T1), E.NOT_LEADER_OR_FOLLOWER)

@@ -1,4 +1,4 @@
-"""The coordinator at work: who claims what, what is written before which answer, and how transactions end."""
+"""The transaction coordinator: claims, the order of writes and answers, and the completion of transactions."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_offsets_come_before_markers_and_know_when_it_was_decided() -> None:
     assert house.leaders.told() and house.state() is S.COMPLETE_COMMIT
 
 
-def test_a_failure_that_nobody_thought_of_does_not_end_the_ending() -> None:
+def test_a_completion_is_retried_after_an_unexpected_error() -> None:
     house = House()
     producer = house.opened(T0)
     house.owner.offsets(producer)
@@ -80,7 +80,7 @@ def test_a_failure_that_nobody_thought_of_does_not_end_the_ending() -> None:
     assert house.state() is S.COMPLETE_COMMIT
 
 
-def test_an_id_that_is_removed_by_hand_in_the_middle_is_let_go() -> None:
+def test_the_completion_ends_when_an_administrator_removes_the_id() -> None:
     house = House()
     producer = house.opened(T0)
     house.leaders.hold = True
@@ -109,7 +109,7 @@ def test_a_transaction_too_large_for_zookeeper_is_refused_and_can_be_ended() -> 
     assert house.leaders.told() == [(T0, False)]
 
 
-def test_a_write_under_way_holds_others_off() -> None:
+def test_a_write_in_flight_blocks_other_requests() -> None:
     house = House()
     producer = house.opened()
     house.owner.client.black_hole(apply=True)
@@ -120,7 +120,7 @@ def test_a_write_under_way_holds_others_off() -> None:
 
 
 @pytest.mark.parametrize("transactional_id", ["", None])
-def test_an_empty_id_is_no_id(transactional_id: str) -> None:
+def test_an_empty_transactional_id_is_refused(transactional_id: str) -> None:
     coordinator, producer = House().owner.coordinator, ProducerIdAndEpoch(1, 1)
     for work in (
         coordinator.init_producer_id(transactional_id, 1000),
@@ -132,7 +132,7 @@ def test_an_empty_id_is_no_id(transactional_id: str) -> None:
         assert Started(work).error is E.INVALID_REQUEST
 
 
-def test_an_id_that_nobody_knows() -> None:
+def test_an_unknown_transactional_id_is_refused() -> None:
     owner, producer = House().owner, ProducerIdAndEpoch(1, 1)
     assert owner.add(producer).error is E.INVALID_PRODUCER_ID_MAPPING
     assert owner.offsets(producer).error is E.INVALID_PRODUCER_ID_MAPPING
@@ -149,7 +149,7 @@ def test_a_second_producer_fences_the_first_and_aborts_what_it_left() -> None:
     first = house.opened(T0)
     house.owner.offsets(first)
     assert house.owner.init().error is E.CONCURRENT_TRANSACTIONS
-    # told under an epoch between the two, so that each partition refuses the first one from now on
+    # the marker has an epoch between the two, so that each partition refuses the first producer from now on
     assert [marker[:2] for _, marker in house.leaders.markers] == [(1000, 1)]
     assert house.leaders.told() == [(T0, False)]
     assert house.groups.calls == [("discard", "g", 1), ("discard", "g", 0)]
@@ -159,7 +159,7 @@ def test_a_second_producer_fences_the_first_and_aborts_what_it_left() -> None:
         assert outcome.error is E.PRODUCER_FENCED
 
 
-def test_used_up_epochs_give_a_new_id() -> None:
+def test_exhausted_epochs_give_a_new_producer_id() -> None:
     house = House()
     owner = house.owner
     producer = owner.init().result
@@ -170,7 +170,7 @@ def test_used_up_epochs_give_a_new_id() -> None:
     assert owner.add(producer).error is E.INVALID_PRODUCER_ID_MAPPING
 
 
-def test_two_that_begin_the_same_id_at_once_get_different_epochs() -> None:
+def test_two_producers_that_start_at_once_get_different_epochs() -> None:
     house = House()
     waiting: list[Future[int]] = []
     house.producer_ids.held = waiting
@@ -222,7 +222,7 @@ def test_markers_are_sent_until_they_are_acknowledged(failure: ErrorCode | Excep
     assert house.state() is S.PREPARE_COMMIT and house.stored().partitions == {T0, T1}
     house.clock.advance(1)
     assert house.state() is S.COMPLETE_COMMIT
-    # whoever had acknowledged was not asked again
+    # the partition that had acknowledged got no second marker
     assert house.leaders.told().count((T1, True)) == 1
 
 
@@ -246,7 +246,7 @@ def test_markers_of_deleted_topics_are_dropped_and_those_of_new_ones_are_not() -
     house.metadata.remove_topics(["t"])
     house.owner.end(producer)
     house.clock.advance(1)
-    # The cache does not know it, ZooKeeper does: it may be too new for the cache.
+    # ZooKeeper has the topic, and the cache does not know it yet.
     assert house.state() is S.PREPARE_COMMIT
     run(house.admin.delete("/brokers/topics/t"))
     house.clock.advance(1)
@@ -262,7 +262,7 @@ def test_a_partition_that_a_newer_producer_has_used_needs_no_marker(commit: bool
     assert house.state() is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
 
 
-def test_markers_of_a_coordinator_that_was_overtaken_end_its_office() -> None:
+def test_a_fenced_marker_makes_the_coordinator_drop_its_state_partition() -> None:
     house = House()
     producer = house.opened(T0)
     house.leaders.answers = [E.TRANSACTION_COORDINATOR_FENCED]
@@ -272,10 +272,10 @@ def test_markers_of_a_coordinator_that_was_overtaken_end_its_office() -> None:
     assert list(house.owner.coordinator._state_manager) == []
 
 
-# Whose office it is
+# Ownership
 
 
-def test_whoever_is_not_the_coordinator_says_so() -> None:
+def test_a_broker_that_does_not_coordinate_the_id_answers_not_coordinator() -> None:
     house = House()
     producer = ProducerIdAndEpoch(1, 1)
     other = house.other
@@ -291,7 +291,7 @@ def test_a_claim_stays_with_its_holder_when_placement_would_choose_another() -> 
     house = House(1)
     producer = house.opened(T0)
     holder = house.owner
-    # two more come, and placement would have it elsewhere
+    # two more brokers start, and placement would choose another one
     for number in (2, 3, 4, 5):
         house._live[number] = holder.house.metadata.brokers[1].__class__(number, ())
     house.metadata.update_brokers(house._live)
@@ -308,7 +308,7 @@ def test_a_coordinator_that_stops_names_the_next_one() -> None:
     assert run(stopped.coordinator.find(TX)) == next_one.id
 
 
-def test_nobody_is_named_where_nobody_lives() -> None:
+def test_no_broker_is_named_while_no_broker_lives() -> None:
     house = House()
     house.metadata.update_brokers({})
     assert run(house.nodes[1].coordinator.find(TX)) is None

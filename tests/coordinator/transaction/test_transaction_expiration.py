@@ -1,4 +1,4 @@
-"""Time: transactions that stay open for too long, and ids that nobody uses."""
+"""Transactions that exceed their timeout, and idle transactional ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ S = TransactionState
 DAY = 24 * 3600
 
 
-def test_what_is_open_for_too_long_is_fenced_and_aborted() -> None:
+def test_a_transaction_beyond_its_timeout_is_fenced_and_aborted() -> None:
     house = House()
     producer = house.owner.init(timeout_ms=25_000).result
     house.owner.add(producer, T0, T1)
@@ -28,12 +28,12 @@ def test_what_is_open_for_too_long_is_fenced_and_aborted() -> None:
     assert {marker[:2] for _, marker in house.leaders.markers} == {(1000, 1)}
     assert house.groups.calls == [("discard", "g", 1), ("discard", "g", 0)]
     assert house.owner.end(producer).error is E.PRODUCER_FENCED
-    # Only once, and never again.
+    # It is aborted only once.
     house.clock.advance(60)
     assert house.stored().producer_epoch == 1
 
 
-def test_each_transaction_has_its_whole_time() -> None:
+def test_the_timeout_of_each_transaction_begins_with_it() -> None:
     house = House()
     producer = house.owner.init(timeout_ms=25_000).result
     for _ in range(5):
@@ -43,14 +43,14 @@ def test_each_transaction_has_its_whole_time() -> None:
     assert all(commit for _, commit in house.leaders.told())
 
 
-def test_a_prepared_one_has_all_the_time_there_is() -> None:
+def test_a_two_phase_transaction_has_no_timeout() -> None:
     house = House()
     house.config["transaction.two.phase.commit.enable"] = True
     producer = house.owner.init(timeout_ms=NO_TIMEOUT).result
     house.owner.add(producer, T0)
     house.clock.advance(30 * DAY)
     assert house.state() is S.ONGOING
-    # by whoever knows its name, id and epoch
+    # by a client that has its transactional id, producer id and epoch
     assert house.owner.end(ProducerIdAndEpoch(*producer)).error is E.NONE
     assert house.state() is S.COMPLETE_COMMIT
 
@@ -78,7 +78,7 @@ def test_while_zookeeper_is_away_nothing_times_out_and_afterwards_it_does() -> N
 
 
 @pytest.mark.parametrize("ended", [True, False])
-def test_ids_that_nobody_uses_are_forgotten(ended: bool) -> None:
+def test_idle_ids_expire(ended: bool) -> None:
     house = House()
     producer = house.owner.init().result
     if ended:
@@ -91,11 +91,11 @@ def test_ids_that_nobody_uses_are_forgotten(ended: bool) -> None:
         house.stored()
     assert Started(house.owner.coordinator.describe(TX)).error is E.TRANSACTIONAL_ID_NOT_FOUND
     assert house.owner.add(producer, T0).error is E.INVALID_PRODUCER_ID_MAPPING
-    # It may come back, as somebody new.
+    # Its producer may start again, with a new producer id.
     assert house.owner.init().result == ProducerIdAndEpoch(1001, 0)
 
 
-def test_ids_that_are_used_are_not_forgotten() -> None:
+def test_used_ids_do_not_expire() -> None:
     house = House()
     house.config["transaction.two.phase.commit.enable"] = True
     prepared = run(house.owner.coordinator.init_producer_id(TX, NO_TIMEOUT))
@@ -109,7 +109,7 @@ def test_ids_that_are_used_are_not_forgotten() -> None:
     assert house.stored().producer_epoch == 1
 
 
-def test_an_id_is_not_used_while_it_is_being_forgotten() -> None:
+def test_an_id_is_refused_while_it_is_being_removed() -> None:
     house = House()
     house.owner.init()
     house.clock.advance(7 * DAY - 1)
@@ -121,13 +121,13 @@ def test_an_id_is_not_used_while_it_is_being_forgotten() -> None:
     assert coordinator.list() == ([], [])
     house.owner.client.lose_connection()
     house.owner.client.reconnect()
-    # It was not: nothing is lost.
+    # The removal failed, so the id is still usable.
     assert run(coordinator.describe(TX)).state is S.EMPTY
     house.clock.advance(3600)
     assert coordinator.list() == ([], [])
 
 
-def test_a_coordinator_that_has_stopped_does_nothing_more() -> None:
+def test_a_stopped_coordinator_runs_no_timer() -> None:
     house = House(1)
     producer = house.owner.init(timeout_ms=1000).result
     house.owner.add(producer, T0)

@@ -1,4 +1,4 @@
-"""Verification by leaders: a lagging ZooKeeper server neither refuses an honest producer nor lets a late batch in."""
+"""Verification by leaders: a lagging ZooKeeper server neither refuses a valid producer nor accepts a late batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def made(state: S = S.ONGOING, *partitions: TopicPartition, start_ms: int = 1) -
 
 
 class Stored:
-    """What the server that is asked has, and what is true."""
+    """The metadata at the server that is read (``seen``), and the latest metadata."""
 
     def __init__(self) -> None:
         self.seen: TransactionMetadata | None = None
@@ -62,7 +62,7 @@ class House:
         return found
 
 
-def test_a_yes_is_believed() -> None:
+def test_a_partition_of_the_open_transaction_is_accepted() -> None:
     house = House()
     house.store.seen = made(S.ONGOING, T0, T1)
     assert house.verify(T0, T1) == {T0: E.NONE, T1: E.NONE}
@@ -70,7 +70,7 @@ def test_a_yes_is_believed() -> None:
 
 
 @pytest.mark.parametrize("seen", [None, made(S.EMPTY), made(S.COMPLETE_COMMIT), made(S.ONGOING, T1)])
-def test_a_no_is_made_sure_of(seen: TransactionMetadata | None) -> None:
+def test_a_refusal_is_read_again(seen: TransactionMetadata | None) -> None:
     house = House()
     house.store.seen, house.store.truth = seen, made(S.ONGOING, T0)
     assert house.verify() == {T0: E.NONE}
@@ -88,7 +88,7 @@ def test_a_no_is_made_sure_of(seen: TransactionMetadata | None) -> None:
         (made(S.ONGOING, T0).with_(producer_id=8), E.INVALID_PRODUCER_ID_MAPPING),
     ],
 )
-def test_what_is_wrong(truth: TransactionMetadata | None, error: ErrorCode) -> None:
+def test_errors_of_the_verification(truth: TransactionMetadata | None, error: ErrorCode) -> None:
     house = House()
     house.store.both(truth)
     assert house.verify() == {T0: error}
@@ -96,14 +96,14 @@ def test_what_is_wrong(truth: TransactionMetadata | None, error: ErrorCode) -> N
 
 # trap: kafkalite/coordinator/transaction/transaction_verifier.py: A late batch opens a transaction that has ended and
 # that no producer will end, and a lagging ZooKeeper server agrees.
-def test_a_late_batch_of_a_transaction_that_has_ended_is_not_let_in_by_an_old_answer() -> None:
+def test_an_outdated_read_does_not_accept_a_late_batch() -> None:
     house = House()
     house.store.seen = made(S.ONGOING, T0)
     assert house.verify() == {T0: E.NONE}
-    # The transaction ends, its marker is written here, and the server has still not heard of it.
+    # The transaction ends and its marker is written here, and the server does not have the end yet.
     house.store.truth = made(S.PREPARE_COMMIT, T0)
     assert house.verify(ended=[T0]) == {T0: E.CONCURRENT_TRANSACTIONS}
-    # A leader that has not seen the transaction itself, but finds its end in the log, makes sure too.
+    # A leader that has not verified the transaction, but finds its end in the log, reads again, too.
     house = House()
     house.store.seen, house.store.truth = made(S.ONGOING, T0), made(S.COMPLETE_ABORT)
     assert house.verify(ended=[T0]) == {T0: E.TRANSACTION_ABORTABLE}
@@ -119,13 +119,13 @@ def test_the_next_transaction_is_known_by_its_beginning() -> None:
 
 
 @pytest.mark.parametrize("failure", [ConnectionLostError("/transactions"), MalformedZnodeError("bad")])
-def test_without_an_answer_the_producer_tries_again(failure: Exception) -> None:
+def test_verification_without_zookeeper_fails_with_a_retriable_error(failure: Exception) -> None:
     house = House()
     house.store.failure = failure
     assert house.verify(T0, T1) == dict.fromkeys((T0, T1), E.COORDINATOR_NOT_AVAILABLE)
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_seen_transactions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transaction_verifier, "_REMEMBERED", 3)
     house = House()
     partitions = [TopicPartition("t", number) for number in range(5)]

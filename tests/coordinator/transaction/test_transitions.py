@@ -1,4 +1,4 @@
-"""The core: every state against every request, in Kafka's words; and every step interrupted and made again."""
+"""The transitions: every request in every state, as in Kafka; and every transition interrupted and repeated."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOW = 1_000_000
 
 
 def in_state(state: S, **changes: object) -> TransactionMetadata:
-    """A transactional id as it is in ``state``: with partitions only while a transaction is open or ending."""
+    """The metadata of an id in ``state``; with partitions only while a transaction is open or ending."""
     is_open = state in (S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.PREPARE_EPOCH_FENCE)
     metadata = TransactionMetadata(
         "tx",
@@ -52,7 +52,7 @@ def in_state(state: S, **changes: object) -> TransactionMetadata:
 
 
 WRITTEN = [S.EMPTY, S.ONGOING, S.PREPARE_COMMIT, S.PREPARE_ABORT, S.COMPLETE_COMMIT, S.COMPLETE_ABORT]
-"""States that a znode can be in."""
+"""The states that a znode can have."""
 RESTING = [state for state in S if state in AT_REST]
 ENDING = [state for state in S if state in DECIDED]
 
@@ -60,7 +60,7 @@ ENDING = [state for state in S if state in DECIDED]
 # States
 
 
-def test_the_table_is_kafkas() -> None:
+def test_the_transitions_are_those_of_kafka() -> None:
     # kafka.coordinator.transaction.TransactionState.validPreviousStates of 3.9
     previous = {
         S.EMPTY: {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT},
@@ -76,7 +76,7 @@ def test_the_table_is_kafkas() -> None:
 
 
 @pytest.mark.parametrize(("old", "new"), list(itertools.product(S, S)))
-def test_only_legal_steps_are_made(old: S, new: S) -> None:
+def test_only_legal_transitions_are_made(old: S, new: S) -> None:
     if (old, new) in LEGAL:
         assert transition(in_state(old), new, update_ms=7) == in_state(old).with_(state=new, update_ms=7)
     else:
@@ -84,12 +84,12 @@ def test_only_legal_steps_are_made(old: S, new: S) -> None:
             transition(in_state(old), new)
 
 
-def test_the_documentation_has_the_diagram() -> None:
+def test_the_documentation_contains_the_diagram() -> None:
     document = Path(__file__).parents[3] / "docs" / "transactions.md"
     assert f"```mermaid\n{mermaid()}```\n" in document.read_text("utf-8")
 
 
-def test_the_diagram_has_every_state_and_step() -> None:
+def test_the_diagram_has_every_state_and_transition() -> None:
     lines = mermaid().splitlines()
     assert all(any(state.value in line for line in lines) for state in S)
     assert sum("-->" in line for line in lines) == len(LEGAL) + 2
@@ -108,7 +108,7 @@ def test_a_new_id_begins_with_epoch_0() -> None:
     begun = transitions.begin_id("tx", 10, 30_000, NOW)
     assert begun.producer_epoch == -1
     for expected in (None, ProducerIdAndEpoch(7, 3)):
-        # A producer that goes on from what was forgotten (KIP-360) is as new.
+        # A producer that continues with a removed id (KIP-360) gets a new one.
         decision = init(begun, expected)
         assert decision == Transition(
             write=TransactionMetadata("tx", 10, 0, -1, -1, 30_000, S.EMPTY, start_ms=-1, update_ms=NOW)
@@ -124,9 +124,9 @@ def test_another_producer_gets_the_next_epoch(state: S) -> None:
 @pytest.mark.parametrize(
     ("changes", "expected", "error", "given"),
     [
-        # it goes on: its epoch and the one before are remembered
+        # it continues: its epoch and the former one are stored
         ({}, ME, E.NONE, (10, 6, 5)),
-        # it asks again, because the answer was lost: the same once more
+        # it repeats the request after a lost answer: the same answer
         ({"last_producer_epoch": 4}, OLDER, E.NONE, (10, 5, 4)),
         # a zombie
         ({}, OLDER, E.PRODUCER_FENCED, None),
@@ -134,7 +134,7 @@ def test_another_producer_gets_the_next_epoch(state: S) -> None:
         ({}, NEWER, E.PRODUCER_FENCED, None),
         ({}, OTHER_ID, E.PRODUCER_FENCED, None),
         ({"last_producer_id": 11}, OTHER_ID, E.PRODUCER_FENCED, None),
-        # epochs are used up
+        # the epochs are exhausted
         ({"producer_epoch": 32765}, None, E.NONE, (10, 32766, -1)),
         ({"producer_epoch": 32766}, None, E.NONE, (99, 0, -1)),
         ({"producer_epoch": 32767}, None, E.NONE, (99, 0, -1)),
@@ -163,7 +163,7 @@ def test_another_producer_gets_the_next_epoch(state: S) -> None:
     ],
 )
 @pytest.mark.parametrize("state", RESTING, ids=str)
-def test_going_on_and_fencing(
+def test_init_producer_id_after_an_error(
     state: S,
     changes: dict[str, int],
     expected: ProducerIdAndEpoch | None,
@@ -181,7 +181,9 @@ def test_going_on_and_fencing(
 
 
 @pytest.mark.parametrize("expected", [None, ME])
-def test_what_is_open_is_aborted_under_an_epoch_that_nobody_gets(expected: ProducerIdAndEpoch | None) -> None:
+def test_an_open_transaction_is_aborted_under_an_epoch_that_no_producer_gets(
+    expected: ProducerIdAndEpoch | None,
+) -> None:
     decision = init(in_state(S.ONGOING), expected)
     assert decision.error is E.CONCURRENT_TRANSACTIONS
     assert decision.write == in_state(
@@ -194,7 +196,9 @@ def test_what_is_open_is_aborted_under_an_epoch_that_nobody_gets(expected: Produ
     ("expected", "error"),
     [(None, E.CONCURRENT_TRANSACTIONS), (ME, E.CONCURRENT_TRANSACTIONS), (OTHER_ID, E.PRODUCER_FENCED)],
 )
-def test_what_is_ending_is_waited_for(state: S, expected: ProducerIdAndEpoch | None, error: ErrorCode) -> None:
+def test_init_producer_id_waits_for_an_ending_transaction(
+    state: S, expected: ProducerIdAndEpoch | None, error: ErrorCode
+) -> None:
     assert init(in_state(state), expected) == Transition(error)
 
 
@@ -246,7 +250,7 @@ def test_timeouts_that_a_producer_may_ask_for(timeout_ms: int, two_phase: bool, 
     [(OTHER_ID, E.INVALID_PRODUCER_ID_MAPPING), (OLDER, E.PRODUCER_FENCED), (NEWER, E.PRODUCER_FENCED)],
 )
 @pytest.mark.parametrize("state", WRITTEN, ids=str)
-def test_only_the_current_producer_may_do_anything(state: S, producer: ProducerIdAndEpoch, error: ErrorCode) -> None:
+def test_requests_of_other_producers_are_refused(state: S, producer: ProducerIdAndEpoch, error: ErrorCode) -> None:
     metadata = in_state(state)
     assert transitions.add(metadata, producer, [A0], [], NOW) == Transition(error)
     assert transitions.end(metadata, producer, True, NOW) == Transition(error)
@@ -274,13 +278,13 @@ def test_more_partitions_and_groups_join() -> None:
     )
 
 
-def test_what_is_part_already_is_not_written_again() -> None:
+def test_adding_a_known_partition_writes_nothing() -> None:
     assert transitions.add(in_state(S.ONGOING), ME, [A0], [], NOW) == Transition()
     assert transitions.add(in_state(S.ONGOING), ME, [], ["g"], NOW) == Transition()
 
 
 @pytest.mark.parametrize("state", ENDING, ids=str)
-def test_nothing_joins_what_is_ending(state: S) -> None:
+def test_nothing_is_added_to_an_ending_transaction(state: S) -> None:
     assert transitions.add(in_state(state), ME, [A0], [], NOW) == Transition(E.CONCURRENT_TRANSACTIONS)
 
 
@@ -319,22 +323,22 @@ def test_verifying(state: S, known: ErrorCode, unknown: ErrorCode) -> None:
         (S.COMPLETE_ABORT, False, E.NONE, None),
     ],
 )
-def test_the_producers_word(state: S, commit: bool, error: ErrorCode, then: S | None) -> None:
+def test_end_in_every_state(state: S, commit: bool, error: ErrorCode, then: S | None) -> None:
     decision = transitions.end(in_state(state), ME, commit, NOW)
     assert decision.error is error
-    # The partitions stay until all have been told.
+    # The partitions stay until all have their markers.
     assert decision.write == (None if then is None else in_state(state).with_(state=then, update_ms=NOW))
 
 
 @pytest.mark.parametrize(
     ("state", "then"), [(S.PREPARE_COMMIT, S.COMPLETE_COMMIT), (S.PREPARE_ABORT, S.COMPLETE_ABORT)]
 )
-def test_completion_forgets_who_took_part(state: S, then: S) -> None:
+def test_completion_removes_partitions_and_groups(state: S, then: S) -> None:
     done = transitions.complete(in_state(state), NOW)
     assert done == in_state(state).with_(state=then, partitions=frozenset(), groups=frozenset(), update_ms=NOW)
 
 
-def test_nobody_goes_on_from_a_fenced_epoch() -> None:
+def test_no_producer_continues_from_a_fenced_epoch() -> None:
     fenced = transitions.fence(in_state(S.ONGOING), NOW)
     done = transitions.complete(fenced, NOW)
     assert (done.state, done.producer_epoch) == (S.COMPLETE_ABORT, 6)
@@ -345,13 +349,13 @@ def test_nobody_goes_on_from_a_fenced_epoch() -> None:
 
 # trap: kafkalite/coordinator/transaction/transitions.py: Offsets staged under the producer epoch before a fence are
 # forgotten.
-def test_offsets_staged_before_a_fence_are_found() -> None:
+def test_offsets_staged_before_a_fence_are_discarded() -> None:
     def stager(epoch: int) -> TxnProducer:
         return TxnProducer("tx", 10, epoch)
 
     assert transitions.stagers(transitions.fence(in_state(S.ONGOING), NOW)) == [stager(6), stager(5)]
     assert transitions.stagers(in_state(S.PREPARE_ABORT)) == [stager(5)]
-    # What was valid before the last InitProducerId has staged nothing that could be committed.
+    # The epoch before the last InitProducerId has no staged offsets that could be committed.
     assert transitions.stagers(in_state(S.PREPARE_COMMIT, last_producer_epoch=4)) == [stager(5)]
 
 
@@ -372,7 +376,7 @@ def test_only_open_transactions_time_out(state: S) -> None:
     assert transitions.has_timed_out(metadata, NOW + 1) is (state is S.ONGOING)
 
 
-def test_a_prepared_one_never_times_out() -> None:
+def test_a_two_phase_transaction_never_times_out() -> None:
     metadata = in_state(S.ONGOING, timeout_ms=NO_TIMEOUT, start_ms=0)
     assert metadata.two_phase and not transitions.has_timed_out(metadata, 1 << 50)
 
@@ -390,11 +394,11 @@ def test_an_expired_id_is_dead() -> None:
         transitions.bury(in_state(S.ONGOING))
 
 
-# Interrupted: every step's answer may be lost, and the request comes again, to whoever coordinates then
+# Interruptions: each answer may be lost, and the client repeats the request at the current coordinator
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_repeated_end_is_told_how_far_it_is(commit: bool) -> None:
+def test_a_repeated_end_is_answered_with_the_progress(commit: bool) -> None:
     metadata = in_state(S.ONGOING)
     decided = transitions.end(metadata, ME, commit, NOW).write
     assert decided is not None
@@ -412,13 +416,13 @@ def test_a_repeated_add_is_answered_the_same() -> None:
         assert transitions.add(once, ME, [A1, B0], ["h"], NOW + 5) == Transition()
 
 
-def test_a_repeated_init_never_gives_an_epoch_to_two() -> None:
+def test_a_repeated_init_never_gives_an_epoch_to_two_producers() -> None:
     metadata = in_state(S.COMPLETE_COMMIT)
     once = init(metadata).write
     assert once is not None
     twice = init(once).write
     assert twice is not None and twice.producer_epoch == once.producer_epoch + 1
-    # One that says who it is gets what it was given.
+    # A producer that sends its id and epoch gets the same answer.
     given = init(metadata, ME).write
     assert given is not None
     again = init(given, ME).write
@@ -429,7 +433,7 @@ def test_a_repeated_fence_aborts_once() -> None:
     fenced = init(in_state(S.ONGOING)).write
     assert fenced is not None
     assert init(fenced) == Transition(E.CONCURRENT_TRANSACTIONS)
-    # The fenced producer's own word comes too late, whatever it is.
+    # A commit or abort of the fenced producer is refused.
     for commit in (True, False):
         assert transitions.end(fenced, ME, commit, NOW) == Transition(E.PRODUCER_FENCED)
     assert transitions.add(fenced, ME, [A0], [], NOW) == Transition(E.PRODUCER_FENCED)

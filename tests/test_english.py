@@ -37,7 +37,7 @@ EXEMPT = {"docs/style.md", "tests/test_english.py"}
 
 # How many of these words are left in each part of the repository. The numbers only go down; no row means none.
 CEILINGS: dict[str, int] = {
-    "docs": 29,
+    "docs": 25,
     "integration": 45,
     "integration/bench": 10,
     "integration/containers": 14,
@@ -53,7 +53,6 @@ CEILINGS: dict[str, int] = {
     "kafkalite/common": 2,
     "kafkalite/consumer": 11,
     "kafkalite/controller": 1,
-    "kafkalite/coordinator": 20,
     "kafkalite/embedded": 9,
     "kafkalite/log": 14,
     "kafkalite/network": 10,
@@ -70,7 +69,6 @@ CEILINGS: dict[str, int] = {
     "tests/cli": 3,
     "tests/consumer": 4,
     "tests/controller": 6,
-    "tests/coordinator": 62,
     "tests/embedded": 1,
     "tests/log": 5,
     "tests/network": 2,

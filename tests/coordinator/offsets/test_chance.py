@@ -1,8 +1,8 @@
-"""A group's offsets under everything at once, by chance: commits, edits, transactions, lost connections, new sessions.
+"""A group's offsets under random commits, edits, transactions, lost connections and new sessions.
 
-What must hold: no broker ever answers an older value after a newer one, nor what was overwritten some time ago; nobody
-sees half of a transaction; what was answered as committed is not lost; and once it is quiet every broker says what
-ZooKeeper says.
+What must hold: no broker answers an older offset after a newer one, nor one that was overwritten some time ago; no
+reader sees half of a transaction; no acknowledged commit is lost; and in the end every broker answers what ZooKeeper
+contains.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ BUGS: Final = (
         (
             Edit(
                 "coordinator/group/group_metadata_manager.py",
-                "            self._term += 1\n            self._let_go_of_all()\n",
-                "            self._term += 1\n",
+                "            self._sessions += 1\n            self._let_go_of_all()\n",
+                "            self._sessions += 1\n",
             ),
             Edit(
                 "coordinator/transaction/transaction_coordinator.py",

@@ -41,7 +41,7 @@ BUGS: Final = (
             ),
             Edit(
                 "coordinator/transaction/transaction_coordinator.py",
-                "            self._ownership.drop_all()\n",
+                "            self._state_manager.drop_all()\n",
                 "            pass\n",
             ),
             Edit(

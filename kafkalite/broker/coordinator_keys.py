@@ -71,7 +71,7 @@ TRANSACTIONS: Final = (
         "transactional.id.expiration.ms",
         ConfigType.INT,
         604800000,
-        "How long a transactional id that nobody uses is remembered.",
+        "How long an unused transactional id is remembered.",
         minimum=1,
     ),
     ConfigKey(

@@ -1,1 +1,1 @@
-"""Clients of a simulated cluster: they act as Java's clients do, and note what they did as events of a history."""
+"""Clients of a simulated cluster: they behave like Java's clients, and record their actions as events of a history."""

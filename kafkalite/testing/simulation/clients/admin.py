@@ -1,4 +1,4 @@
-"""Administration: every request goes to who has to answer it, and is made until it is answered for good.
+"""Administration: every request goes to the broker that must answer it, and is repeated until its answer is final.
 
 Answers to: ``org.apache.kafka.clients.admin.KafkaAdminClient``. Deterministic.
 """
@@ -21,11 +21,11 @@ from kafkalite.testing.simulation.clients.host import ClientHost
 
 E = ErrorCode
 TOPIC, BROKER = 2, 4
-"""Kinds of resources, as the requests about configurations number them."""
+"""Types of resources in the requests about configurations."""
 _SET, _DELETE = 0, 1
 _LATEST = -1
 _NOT_YET = frozenset((E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_ID, E.REQUEST_TIMED_OUT))
-"""Errors that pass elsewhere, and are the answer here."""
+"""Errors that other clients retry, but that are final answers here."""
 
 
 class PartitionView(NamedTuple):
@@ -38,8 +38,8 @@ class PartitionView(NamedTuple):
 
 
 class Admin:
-    """What an administrator may ask. Each call returns an error code (of the first thing refused), REQUEST_TIMED_OUT
-    where ``patience`` is at an end: then it may have been done, or may be yet."""
+    """The requests of an administrator. Each call returns an error code (of the first refused item), REQUEST_TIMED_OUT
+    if ``patience`` is over: then the request may have been carried out, or may be later."""
 
     def __init__(self, host: ClientHost, name: str, limit: float = 15.0, patience: Patience | None = None) -> None:
         self.cluster = ClusterClient(host, name, patience)
@@ -91,7 +91,7 @@ class Admin:
         return await self._persist(attempt)
 
     async def delete_topic(self, topic: str, partitions: int) -> ErrorCode:
-        """Delete a topic; of its first ``partitions`` partitions the history expects nothing more."""
+        """Delete a topic; the history then expects no more records of its first ``partitions`` partitions."""
         for number in range(partitions):
             self._host.note(Deleting(f"{topic}-{number}", ENDLESS))
         version = 6
@@ -104,7 +104,7 @@ class Admin:
         return await self._persist(attempt)
 
     async def create_partitions(self, topic: str, count: int) -> ErrorCode:
-        """Let a topic have ``count`` partitions."""
+        """Raise the number of a topic's partitions to ``count``."""
         version = 3
         kind = request_class(ApiKey.CREATE_PARTITIONS).CreatePartitionsTopic
         wanted = kind(version=version, name=topic, count=count, assignments=None)
@@ -117,7 +117,7 @@ class Admin:
         return await self._persist(attempt)
 
     async def describe(self, node: int, topics: Iterable[str]) -> dict[str, dict[int, PartitionView]] | None:
-        """Topics as one broker sees them; those that it does not know are left out. ``None``: it does not answer."""
+        """Topics as one broker sees them, without those that it does not know. ``None``: it does not answer."""
         kind = request_class(ApiKey.METADATA).MetadataRequestTopic
         try:
             answer = await self.cluster.ask_node(
@@ -144,7 +144,7 @@ class Admin:
     # Replicas and leaders
 
     async def reassign(self, wanted: Mapping[TopicPartition, Sequence[int] | None]) -> ErrorCode:
-        """Give partitions other replicas; ``None`` takes a reassignment back."""
+        """Reassign partitions; ``None`` cancels a reassignment."""
         kind, version = request_class(ApiKey.ALTER_PARTITION_REASSIGNMENTS).ReassignableTopic, 0
         topics: dict[str, list[Any]] = {}
         for (topic, number), replicas in sorted(wanted.items()):
@@ -205,7 +205,7 @@ class Admin:
     # Records, configurations, groups
 
     async def end_offset(self, partition: TopicPartition) -> int:
-        """The high watermark; -1 where the leader does not say."""
+        """The high watermark; -1 if the leader does not answer."""
         kind, version = request_class(ApiKey.LIST_OFFSETS).ListOffsetsTopic, 7
         asked = kind.ListOffsetsPartition(
             version=version, partition_index=partition.partition, current_leader_epoch=-1, timestamp=_LATEST
@@ -285,7 +285,7 @@ class Admin:
             coordinator.close()
 
     async def list_groups(self) -> dict[str, str] | None:
-        """All groups with their states, asked of every broker that is known; ``None`` where one does not answer."""
+        """All groups with their states, from every known broker; ``None`` if one does not answer."""
         found: dict[str, str] = {}
 
         async def attempt() -> list[int]:

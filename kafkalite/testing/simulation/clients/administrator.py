@@ -1,4 +1,4 @@
-"""An administrator by chance: topics are made, grown, reassigned, configured, trimmed and deleted while others work.
+"""A random administrator: topics are created, grown, reassigned, configured, trimmed and deleted during a history.
 
 Answers to: ``kafka-topics``, ``kafka-reassign-partitions``, ``kafka-configs``, … in the hands of a restless operator.
 Deterministic.
@@ -44,13 +44,13 @@ WEIGHTS: Mapping[str, float] = MappingProxyType(
         "delete_group": 0.5,
     }
 )
-"""How often each thing is done."""
+"""Weights of the actions."""
 
 _MISSING = frozenset((E.UNKNOWN_TOPIC_OR_PARTITION, E.UNKNOWN_TOPIC_ID))
 _TOO_FEW = frozenset((E.INVALID_REPLICATION_FACTOR, E.INVALID_REPLICA_ASSIGNMENT))
 _EXPECTED: Mapping[str, frozenset[ErrorCode]] = {
     "reassign": _MISSING | _TOO_FEW,
-    # Refused where no replica of before is in the ISR by now.
+    # Refused if none of the former replicas is in the ISR any more.
     "cancel": _MISSING | {E.NO_REASSIGNMENT_IN_PROGRESS, E.INVALID_REPLICA_ASSIGNMENT},
     "elect": _MISSING
     | {
@@ -69,7 +69,7 @@ _EXPECTED: Mapping[str, frozenset[ErrorCode]] = {
     "trim": _MISSING | {E.OFFSET_OUT_OF_RANGE},
     "delete_group": frozenset((E.NON_EMPTY_GROUP, E.GROUP_ID_NOT_FOUND)),
 }
-"""What may be refused, and why no broker is to blame."""
+"""Errors that are allowed for each action, because no broker is to blame for them."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class AdministratorSettings:
 
 
 class Administrator:
-    """Does something every now and then, until it is stopped."""
+    """Performs an action at random intervals, until it is stopped."""
 
     def __init__(self, host: ClientHost, settings: AdministratorSettings) -> None:
         self.settings = settings

@@ -29,12 +29,12 @@ _PASSING = frozenset(
         ErrorCode.REPLICA_NOT_AVAILABLE,
     )
 )
-"""What Metadata may say of a topic, or of a partition of one."""
+"""Errors that Metadata may contain for a topic or a partition."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a client waits; seconds. Shorter than Java's defaults, for more happens in less virtual time."""
+    """How long a client waits; seconds. Shorter than Java's defaults, so that more happens in less virtual time."""
 
     request: float = 3.0
     connect: float = 1.0
@@ -46,7 +46,7 @@ class Patience:
 
 
 class Leader(NamedTuple):
-    """Who leads a partition, in which epoch; -1: not known."""
+    """The leader of a partition and its epoch; -1: not known."""
 
     node: int
     epoch: int
@@ -66,7 +66,7 @@ class _Peer:
 
 
 class ClusterClient:
-    """What one client knows. ``changed`` is called when metadata came or a connection was opened or lost."""
+    """One client's view. ``changed`` is called when metadata arrived or a connection was opened or lost."""
 
     def __init__(self, host: ClientHost, name: str, patience: Patience | None = None) -> None:
         self.host = host
@@ -102,7 +102,7 @@ class ClusterClient:
         self._forget(topic)
 
     def leader(self, partition: TopicPartition) -> Leader:
-        """Who leads; :data:`NO_LEADER` where that is not known, and then it is asked for."""
+        """The leader; :data:`NO_LEADER` if it is not known, and then metadata are requested."""
         if self.host.clock.monotonic() - self._fetched_at > self.patience.metadata_age:
             self.request_update()
         leader = self._leaders.get(partition, NO_LEADER)
@@ -112,14 +112,14 @@ class ClusterClient:
         return leader
 
     def hint(self, partition: TopicPartition, leader: tuple[int, int] | None) -> None:
-        """An answer named another leader (KIP-951); it is believed where its epoch is newer."""
+        """Take the leader named in an answer (KIP-951), if its epoch is newer."""
         if leader is not None and leader[1] > self._leaders.get(partition, NO_LEADER).epoch and leader[0] in self.nodes:
             self._leaders[partition] = Leader(*leader)
 
     # Metadata
 
     def request_update(self) -> None:
-        """What is known may be old: ask anew."""
+        """Request metadata, because they may be old."""
         self._needed = True
         if not self._updating and not self._closed:
             self._updating = True

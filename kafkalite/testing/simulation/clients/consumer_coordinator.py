@@ -59,7 +59,7 @@ class EvictedError(Exception):
 
 @dataclass(frozen=True)
 class MembershipSettings:
-    """Which group, and how patient. Times in seconds."""
+    """The group, and the timeouts. Times in seconds."""
 
     group: str
     topics: tuple[str, ...]
@@ -71,15 +71,15 @@ class MembershipSettings:
 
 
 class ConsumerCoordinator:
-    """Everything asked of the coordinator. ``owner`` is what the history calls the member. After a lost connection, or
-    an error that passes, each call returns what says that nothing was achieved; :class:`EvictedError` is for good."""
+    """The requests to the coordinator. ``owner`` is the member's name in the history. After a lost connection, or
+    a retriable error, each call returns a value for failure; :class:`EvictedError` is final."""
 
     def __init__(self, cluster: ClusterClient, owner: str, settings: MembershipSettings) -> None:
         self.settings = settings
         self.member_id = ""
         self.generation = NO_GENERATION
         self.lost = False
-        """Whether the coordinator has removed the member: what it owned may be another's."""
+        """Whether the coordinator has removed the member: its partitions may belong to another one."""
         self.rejoin = True
         """Whether it has to join (again)."""
         self.owned: tuple[TopicPartition, ...] = ()
@@ -90,20 +90,20 @@ class ConsumerCoordinator:
         self._coordinator = CoordinatorLookup(cluster, GROUP, settings.group)
 
     def close(self) -> None:
-        """Ask nothing more."""
+        """Send no more requests."""
         self._coordinator.close()
 
     # Joining
 
     async def join(self) -> tuple[TopicPartition, ...] | None:
-        """Take part in the next generation; the assignment, or ``None`` where that failed and must be tried again."""
+        """Join the next generation; returns the assignment, or ``None`` if that failed and must be tried again."""
         settings = self.settings
         subscription = encode_subscription(ConsumerProtocolSubscription(settings.topics, self.owned))
         kind = request_class(ApiKey.JOIN_GROUP)
         version = _VERSIONS[ApiKey.JOIN_GROUP]
         answer = await self._ask(
             ApiKey.JOIN_GROUP,
-            # The coordinator answers when the others have joined, or had their time.
+            # The coordinator answers when the other members have joined, or their time is over.
             settings.rebalance_timeout + self._cluster.patience.request,
             session_timeout_ms=int(settings.session_timeout * 1000),
             rebalance_timeout_ms=int(settings.rebalance_timeout * 1000),
@@ -129,7 +129,7 @@ class ConsumerCoordinator:
         return await self._sync(assignments)
 
     def _assign(self, members: Iterable[Any]) -> dict[str, bytes]:
-        """The leader's part: who reads what."""
+        """The leader's task: compute the assignment of all members."""
         subscriptions: dict[str, ConsumerProtocolSubscription] = {}
         instances: dict[str, str | None] = {}
         for member in members:
@@ -180,7 +180,7 @@ class ConsumerCoordinator:
         return assigned
 
     async def heartbeat(self) -> bool:
-        """Say that the member lives; whether the coordinator heard it."""
+        """Send a heartbeat; returns whether the coordinator received it."""
         who = self.settings.group, self.generation, self._owner, self.member_id
         self._host.note(Heartbeating(*who))
         answer = await self._ask(ApiKey.HEARTBEAT, None, **self._identity())
@@ -194,7 +194,7 @@ class ConsumerCoordinator:
         return code in (E.NONE, E.REBALANCE_IN_PROGRESS)
 
     async def leave(self) -> None:
-        """Go; static members do not, for they mean to come back."""
+        """Leave the group; static members do not, because they will come back."""
         if not self.member_id or self.settings.instance is not None:
             return
         kind = request_class(ApiKey.LEAVE_GROUP)
@@ -210,7 +210,7 @@ class ConsumerCoordinator:
     # Offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, tuple[int, int]]) -> bool:
-        """Commit offsets (with the leader epochs before them); whether that is done."""
+        """Commit offsets (with the leader epochs before them); returns whether that succeeded."""
         group, generation, host = self.settings.group, self.generation, self._host
         kind = request_class(ApiKey.OFFSET_COMMIT).OffsetCommitRequestTopic
         version = _VERSIONS[ApiKey.OFFSET_COMMIT]
@@ -254,7 +254,7 @@ class ConsumerCoordinator:
         return done
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int] | None:
-        """What the group has committed of these partitions, -1 for nothing; ``None`` where that cannot be told now."""
+        """The group's committed offsets of these partitions, -1 for none; ``None`` if no answer is possible now."""
         group = self.settings.group
         wanted = sorted(partitions)
         if not wanted:

@@ -1,4 +1,4 @@
-"""What members of a consumer group tell each other through the coordinator, and the range assignor.
+"""The messages of the members of a consumer group to each other, and the range assignor.
 
 Answers to: ``org.apache.kafka.clients.consumer.internals.ConsumerProtocol`` (version 1),
 ``clients.consumer.{RangeAssignor,CooperativeStickyAssignor}``. Pure.
@@ -19,7 +19,7 @@ RANGE, STICKY = "range", "cooperative-sticky"
 
 
 class ConsumerProtocolSubscription(NamedTuple):
-    """What a member wants to read, and what it owns now (which matters to the cooperative protocol)."""
+    """The topics that a member wants to read, and the partitions that it owns (for the cooperative protocol)."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
@@ -33,7 +33,7 @@ def encode_subscription(subscription: ConsumerProtocolSubscription) -> bytes:
 
 
 def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
-    """The reverse. Raises ``struct.error`` and ``UnicodeDecodeError`` where it is none."""
+    """The inverse. Raises ``struct.error`` and ``UnicodeDecodeError`` for malformed bytes."""
     version, count = struct.unpack_from(">hi", data)
     at = 6
     topics = []
@@ -52,7 +52,7 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The reverse; nothing where the coordinator has no assignment. Raises as :func:`decode_subscription`."""
+    """The inverse; empty if the coordinator has no assignment. Raises as :func:`decode_subscription`."""
     return _decode_partitions(data, 2) if data else ()
 
 
@@ -81,8 +81,8 @@ def assign_ranges(
 def assign_sticky(
     members: Mapping[str, ConsumerProtocolSubscription], partitions: Mapping[str, int]
 ) -> dict[str, list[TopicPartition]]:
-    """Even shares of which each member keeps what it owns. What another still owns is left out, for it has to be
-    given up first: its owner joins again, and the round after that gives it away (KIP-429)."""
+    """Even shares of which each member keeps what it owns. Partitions that another member still owns are left out,
+    because their owner must release them first: it joins again, and the next round assigns them (KIP-429)."""
     every = [TopicPartition(topic, number) for topic, count in partitions.items() for number in range(count)]
     found: dict[str, list[TopicPartition]] = {member: [] for member in members}
     claims: dict[TopicPartition, list[str]] = {}

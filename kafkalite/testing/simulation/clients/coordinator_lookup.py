@@ -1,4 +1,4 @@
-"""Where a group's or a transactional id's coordinator is, and a connection to it that nothing else waits on.
+"""The coordinator of a group or a transactional id, and a connection to it that no other request waits on.
 
 Answers to: ``TransactionManager.FindCoordinatorHandler`` and ``AbstractCoordinator.lookupCoordinator``. Deterministic.
 """
@@ -15,12 +15,12 @@ from kafkalite.testing.simulation.clients.cluster import ClusterClient
 from kafkalite.testing.simulation.clients.host import Link
 
 GROUP, TRANSACTION = 0, 1
-"""Kinds of coordinators, as FindCoordinator numbers them."""
+"""Types of coordinators in FindCoordinator."""
 _VERSION = 4
 
 
 class CoordinatorLookup:
-    """The coordinator of one ``key``; looked up when it is needed, and anew once :meth:`forget` was called.
+    """The coordinator of one ``key``; looked up when it is needed, and again after :meth:`forget`.
 
     ``broker`` is the host of the broker that gave the last answer, for the caller that has just received it.
     """
@@ -39,8 +39,8 @@ class CoordinatorLookup:
 
     async def ask(self, key: ApiKey, version: int, timeout: float | None = None, /, **fields: Any) -> Any:
         """One request to it. Raises :class:`ConnectionLost`, and ``ApiError`` while it cannot be found."""
-        # Java's client sends what waits for the coordinator in the order in which it was asked for: an offset that is
-        # committed later must not be overtaken.
+        # As Java's client, send the requests that wait for the coordinator in their order: a later commit must not
+        # overtake an earlier one.
         before, sent = self._sent, Future[None]()
         self._sent = sent
         if before is not None:
@@ -77,7 +77,7 @@ class CoordinatorLookup:
         return self._link
 
     def forget(self) -> None:
-        """It may have moved."""
+        """Look the coordinator up again, because it may have moved."""
         self._address = None
         if self._link is not None:
             self._link.close()

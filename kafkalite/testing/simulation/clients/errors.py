@@ -1,4 +1,4 @@
-"""Which errors pass, as Java's client sees them, and which say for sure that nothing was written.
+"""Errors that Java's client retries, and errors that prove that nothing was written.
 
 Answers to: ``org.apache.kafka.common.errors.{RetriableException,InvalidMetadataException}`` and their subclasses. Pure.
 """
@@ -66,7 +66,7 @@ NOT_WRITTEN = frozenset(
 """Answers to Produce that a broker gives before it appends: nothing of that request is in the log."""
 
 COORDINATOR_MOVED = frozenset((E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR))
-"""The coordinator must be looked up anew."""
+"""Errors after which the coordinator must be looked up again."""
 
 FENCED = frozenset((E.INVALID_PRODUCER_EPOCH, E.PRODUCER_FENCED))
-"""A transaction coordinator says so of a producer whose transactional id another has, or that let it time out."""
+"""Errors for a producer whose transactional id another producer has, or whose transaction timed out."""

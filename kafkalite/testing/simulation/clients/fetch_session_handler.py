@@ -1,4 +1,4 @@
-"""The client's half of a fetch session: what is sent in full, what as a change, and when to begin anew.
+"""The client's half of a fetch session: full and incremental requests, and the start of new sessions.
 
 Answers to: ``org.apache.kafka.clients.FetchSessionHandler``. Pure.
 """
@@ -31,7 +31,7 @@ class FetchSessionHandler:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """What an answer may speak of."""
+        """The partitions that an answer may contain."""
         return list(self._sent)
 
     def build(
@@ -43,7 +43,7 @@ class FetchSessionHandler:
         forgotten: list[ForgottenPartition] = []
         if not full:
             for partition, (_, _, topic_id) in self._sent.items():
-                # A topic made anew under its old name leaves the session under its old id.
+                # A topic that was created again under its old name leaves the session under its old id.
                 if partition not in wanted or wanted[partition][2] != topic_id:
                     forgotten.append(
                         (None if by_id else partition.topic, topic_id if by_id else ZERO_UUID, partition.partition)
@@ -66,11 +66,11 @@ class FetchSessionHandler:
         return named, sorted(forgotten, key=lambda entry: (entry[0] or "", entry[1].bytes, entry[2]))
 
     def name_of(self, topic_id: uuid.UUID) -> str | None:
-        """The topic of an answer; ``None`` where it is not of the session."""
+        """The topic of an answer's partition; ``None`` if it is not in the session."""
         return self._names.get(topic_id)
 
     def answered(self, code: ErrorCode, session_id: int, answered: list[TopicPartition]) -> bool:
-        """Take note of an answer's head; whether what it says of partitions may be used."""
+        """Process an answer's header; returns whether the answer's partitions may be used."""
         if code:
             self.begin_anew(keep_id=code is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return False

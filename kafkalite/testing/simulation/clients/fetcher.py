@@ -1,4 +1,4 @@
-"""Reads partitions from where it is told: one fetch at a time from each broker, in a session with it.
+"""Reads partitions from given positions: one fetch at a time from each broker, in a session with it.
 
 Answers to: ``org.apache.kafka.clients.consumer.internals.{Fetcher,FetchCollector,CompletedFetch,OffsetFetcher}``.
 Deterministic.
@@ -64,7 +64,7 @@ Deliver = Callable[[TopicPartition, list[Given], Position], None]
 
 
 class Fetcher:
-    """Reads what is assigned, and notes every record. ``deliver`` is given what came, with the new position."""
+    """Reads the assigned partitions, and notes every record. ``deliver`` gets the records and the new position."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class Fetcher:
     ) -> None:
         self.positions: dict[TopicPartition, Position] = {}
         self.paused = False
-        """While it is, answers are taken but nothing more is asked for."""
+        """While set, answers are processed but no more requests are sent."""
         self.progressed = Wakeup(cluster.host.clock)
         self._cluster = cluster
         self._host = cluster.host
@@ -90,7 +90,7 @@ class Fetcher:
     # What a caller does
 
     def assign(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read these partitions and no others; -1: from where ``reset`` says. Others go on where they are."""
+        """Read these partitions and no others; -1: from where ``reset`` says. Others keep their positions."""
         for partition in [each for each in self.positions if each not in offsets]:
             del self.positions[partition]
         for partition, offset in offsets.items():
@@ -107,11 +107,11 @@ class Fetcher:
             self._host.note(Positioned(self._reader, str(partition), offset))
 
     def kick(self) -> None:
-        """Look at what is to be done."""
+        """Check for work at once."""
         self._wakeup.wake()
 
     def close(self) -> None:
-        """Read nothing more, and note nothing."""
+        """Stop reading, and record nothing more."""
         self._closed = True
         self.positions.clear()
         self._wakeup.wake()
@@ -125,7 +125,7 @@ class Fetcher:
     # One turn
 
     def _turn(self) -> float:
-        """Ask for what can be asked for; the seconds until there may be more without anything having happened."""
+        """Send all possible requests; returns the seconds until there may be more without any event."""
         now = self._host.clock.monotonic()
         by_node: dict[int, list[Position]] = {}
         wait = 1.0
@@ -235,7 +235,7 @@ class Fetcher:
         moved = False
         for partition, entry in entries.items():
             position = asked.get(partition)
-            # Since then it may have been revoked, or sent elsewhere.
+            # Since the request the partition may have been revoked, or its position changed.
             if (
                 position is None
                 or self.positions.get(partition) is not position
@@ -266,7 +266,7 @@ class Fetcher:
             self._cluster.request_update()
 
     def _take(self, position: Position, node: int, entry: FetchPartitionResponse) -> bool:
-        """Give what came; whether the position moved."""
+        """Deliver the records; returns whether the position moved."""
         committed = self._settings.isolation is Isolation.READ_COMMITTED
         end = entry.last_stable_offset if committed else entry.high_watermark
         position.end = end
@@ -374,10 +374,10 @@ class Fetcher:
         )
         if found is not None and position.stage is Stage.VALIDATE and position.leader == leader:
             if found.end_offset < 0 or found.leader_epoch < 0:
-                # The log has nothing of that epoch or of one before it.
+                # The log has no entry of that epoch or an earlier one.
                 position.stage = Stage.RESET
             elif found.end_offset < position.offset:
-                # It was truncated. Where that is wrong, what was read stands elsewhere now, as the history shows.
+                # It was truncated. If that was wrong, the records read are missing in the log, as the history shows.
                 position.seek(found.end_offset, found.leader_epoch)
                 self._host.note(Positioned(self._reader, str(partition), found.end_offset))
             else:
@@ -385,7 +385,7 @@ class Fetcher:
         self.kick()
 
     async def _ask_leader(self, position: Position, key: ApiKey, version: int, /, **fields: Any) -> Any:
-        """What the leader says of the position's partition; ``None`` where it says nothing of use."""
+        """The leader's answer about the position's partition; ``None`` if it is not usable."""
         try:
             answer = await self._cluster.ask_node(position.leader.node, key, version, **fields)
         except ConnectionLost:

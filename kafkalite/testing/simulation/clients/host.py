@@ -1,4 +1,4 @@
-"""What a simulated client is given: time, chance, connections, and a place for what it did and saw.
+"""The surroundings of a simulated client: time, random numbers, connections, and the record of its actions.
 
 Answers to: nothing in Kafka. Deterministic.
 """

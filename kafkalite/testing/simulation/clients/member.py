@@ -1,4 +1,4 @@
-"""A member of a consumer group: it reads what it is assigned, and commits how far it has come.
+"""A member of a consumer group: it reads its assigned partitions, and commits its positions.
 
 Answers to: ``org.apache.kafka.clients.consumer.KafkaConsumer`` with ``subscribe``. Deterministic.
 """
@@ -31,11 +31,11 @@ class MemberSettings:
     commit: float = 0.5
     """Seconds between commits."""
     commits_first: bool = False
-    """Whether it commits before it looks whether it still is a member, as an application does that works for long."""
+    """Whether it commits before it checks its membership, as an application does whose work takes long."""
     in_flight: int = 1
-    """Commits that it has under way at most; with one it waits for the answer before it gives partitions up."""
+    """Most commits in progress; with one it waits for the answer before it releases partitions."""
     dawdle: float = 0.0
-    """Seconds for which it works on at most, and heartbeats, once it has heard that the group rebalances; where that is
+    """Seconds for which it works on at most, and heartbeats, once it knows that the group rebalances; if that is
     longer than the rebalance may take, its generation ends without it (``CommitFailedException`` in Java)."""
     fetch: FetchSettings = field(default_factory=FetchSettings)
     patience: Patience = field(default_factory=Patience)
@@ -44,7 +44,7 @@ class MemberSettings:
 class GroupReader:
     """Membership and fetcher together: what is assigned is read from where the group has committed.
 
-    The eager protocol gives everything up before it joins again, the cooperative one only what went to another.
+    The eager protocol releases all partitions before it joins again, the cooperative one only reassigned ones.
     """
 
     def __init__(self, cluster: ClusterClient, name: str, membership: MembershipSettings, fetch: FetchSettings) -> None:
@@ -54,7 +54,7 @@ class GroupReader:
         self.consumed: dict[TopicPartition, tuple[int, int]] = {}
         """The next offset of each partition of which something was read, with the leader epoch before it."""
         self.given: list[tuple[TopicPartition, Given]] = []
-        """What was read and not taken by the caller yet; kept where :attr:`keep` is set."""
+        """Records that were read and not yet taken by the caller; kept if :attr:`keep` is set."""
         self.keep = False
         self._unplaced: tuple[TopicPartition, ...] = ()
         """What is assigned and not read yet."""
@@ -69,11 +69,11 @@ class GroupReader:
         return tuple(self.fetcher.positions)
 
     async def turn(self) -> bool:
-        """Join where that is due, else say that the member lives; whether it is a member with an assignment. Raises
+        """Join if necessary, else send a heartbeat; returns whether it is a member with an assignment. Raises
         :class:`EvictedError`."""
         membership, now = self.membership, self._host.clock.monotonic
         if membership.lost or now() - self._heard > membership.settings.session_timeout:
-            # Another may read it by now.
+            # Another member may read them by now.
             self._give_up(())
             membership.rejoin = True
         if not membership.rejoin:
@@ -177,7 +177,7 @@ class Member:
             while not self._stopping:
                 if reader.membership.rejoin:
                     await self._dawdle()
-                    # Before what was read is given up: the next owner goes on from there.
+                    # Before the partitions are released: the next owner continues from the committed offsets.
                     await self._commit(waits=True)
                 if settings.commits_first and host.clock.monotonic() >= due:
                     await self._commit()
@@ -201,7 +201,7 @@ class Member:
         end = host.clock.monotonic() + self.settings.dawdle * host.rng.random() if self.settings.dawdle else 0.0
         while not (self._stopping or membership.lost or membership.generation < 0) and host.clock.monotonic() < end:
             await host.sleep(membership.settings.heartbeat * (0.8 + 0.4 * host.rng.random()))
-            # What comes first after the end of the generation is what has to be refused.
+            # The first request after the end of the generation is the one that must be refused.
             if host.rng.random() < 0.5:
                 await self._commit()
             if not self._killed and not membership.lost:

@@ -1,4 +1,4 @@
-"""A monitor of consumer groups: it asks every now and then what they have committed, and is a member of none.
+"""A monitor of consumer groups: it requests their committed offsets at intervals, and is a member of none.
 
 Answers to: ``kafka.admin.ConsumerGroupCommand --describe``, and the exporters of consumer lag. Deterministic.
 """

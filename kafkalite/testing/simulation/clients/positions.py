@@ -1,4 +1,4 @@
-"""Where a reader is in each partition, and as what it believes the leader: position, validation, preferred replica.
+"""The positions of a reader: next offset, validation, leader and preferred replica of each partition.
 
 Answers to: ``org.apache.kafka.clients.consumer.internals.SubscriptionState``. Pure.
 """
@@ -13,12 +13,12 @@ from kafkalite.testing.simulation.clients.cluster import NO_LEADER, Leader
 
 
 class Stage(Enum):
-    """What a partition of a reader waits for."""
+    """What a partition of a reader needs next."""
 
     RESET = auto()
     """An offset to begin at."""
     VALIDATE = auto()
-    """The new leader's word that the log still is what was read of it (KIP-320)."""
+    """The new leader's confirmation that its log contains the records that were read (KIP-320)."""
     FETCH = auto()
     """Records."""
 

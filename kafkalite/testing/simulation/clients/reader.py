@@ -14,7 +14,7 @@ from kafkalite.testing.simulation.clients.fetcher import Fetcher, FetchSettings
 from kafkalite.testing.simulation.clients.host import ClientHost
 
 _LOOK = 1.0
-"""Seconds between looks whether topics have more partitions."""
+"""Seconds between checks for more partitions."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Reader:
         return True
 
     def _assign_all(self) -> None:
-        """Take in what is new; a partition that was deleted is kept, for its name may come back."""
+        """Add new partitions; a deleted partition is kept, because its name may come back."""
         known = {partition: position.offset for partition, position in self._fetcher.positions.items()}
         for topic in self.settings.topics:
             for number in range(self._cluster.topics.get(topic, 0)):

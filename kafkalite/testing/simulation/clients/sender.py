@@ -1,4 +1,4 @@
-"""Records gathered into batches and sent to leaders, several requests in flight, again where an error passes.
+"""Gathers records into batches and sends them to leaders, with several requests in flight and retries.
 
 Answers to: ``org.apache.kafka.clients.producer.internals.{Sender,RecordAccumulator}``. Deterministic.
 """
@@ -36,7 +36,7 @@ _EXPECTED = frozenset(
         E.TRANSACTION_ABORTABLE,
     )
 )
-"""Answers that do not pass, and yet have their place."""
+"""Final answers other than success after which the sequence goes on."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class SenderSettings:
 
 
 class Sender:
-    """Sends what :meth:`send` is given, in order to each partition, and notes what became of it.
+    """Sends the records of :meth:`send`, in order for each partition, and records their outcomes.
 
-    With ``sequences`` it is idempotent, and waits for their producer id. ``on_failure`` hears of batches that were
-    given up, with the code (REQUEST_TIMED_OUT where their time was over).
+    With ``sequences`` it is idempotent, and waits for their producer id. ``on_failure`` is called with batches that
+    were given up, and the error code (REQUEST_TIMED_OUT after the delivery timeout).
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Sender:
         batch.records.append((identity, record))
 
     def kick(self) -> None:
-        """Look at what is to be done."""
+        """Check for work at once."""
         self._wakeup.wake()
 
     @property
@@ -133,7 +133,7 @@ class Sender:
                     self._note_given_up(batch, "aborted", refused=True)
 
     def close(self) -> None:
-        """Send nothing more; nothing more is noted either."""
+        """Stop sending, and record nothing more."""
         self._closed = True
         self._wakeup.wake()
         self.settled.wake()

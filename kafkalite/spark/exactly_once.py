@@ -15,6 +15,7 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.spark.attempts import (
     Attempt,
@@ -242,16 +243,22 @@ class Committer:
         assert self._committer is not None
         chunks = to_chunks(decision)
         home = min(self._topics)
-        leaders = self._cluster.topics((home,))[home].leaders
-        if len(chunks) > len(leaders):
+        partitions = self._cluster.retry("Metadata", lambda: self._partitions(home))
+        if len(chunks) > len(partitions):
             raise KafkaClientError(
                 f"batch {decision.batch_id}: {len(decision.winners)} tasks are too many to be remembered beside "
-                f"the offsets of {len(leaders)} partitions of topic {home}; coalesce() to fewer"
+                f"the offsets of {len(partitions)} partitions of topic {home}; coalesce() to fewer"
             )
-        places = [TopicPartition(home, number) for number in sorted(leaders)]
         self._transactions.commit_offsets(
-            self._committer, group_of(self._query), dict(zip(places, chunks, strict=False))
+            self._committer, group_of(self._query), dict(zip(partitions, chunks, strict=False))
         )
+
+    def _partitions(self, topic: str) -> list[TopicPartition]:
+        """The partitions of ``topic``. Raises ``ApiError`` where the broker has not heard of the topic yet."""
+        state = self._cluster.refresh((topic,))[topic]
+        if state.error:
+            raise ApiError(ErrorCode(state.error), f"topic {topic}")
+        return [TopicPartition(topic, number) for number in sorted(state.leaders)]
 
 
 def _describe(transactions: TransactionClient, query: str, attempts: Collection[Attempt]) -> dict[Attempt, State]:

@@ -93,15 +93,23 @@ class World:
 
 
 class OneTopic(ClusterConnections):
-    """Knows one topic with one partition."""
+    """Knows one topic with one partition, once the broker that is asked has heard of it."""
 
-    def topics(self, names: Any) -> dict[str, TopicState]:
+    unheard = 0
+    """How often Metadata is yet answered with UNKNOWN_TOPIC_OR_PARTITION."""
+
+    def refresh(self, names: Any, *, create: bool = False) -> dict[str, TopicState]:
+        assert not create
+        if OneTopic.unheard:
+            OneTopic.unheard -= 1
+            return {name: TopicState(name, {}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in names}
         return {name: TopicState(name, {0: 1}) for name in names}
 
 
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
+    monkeypatch.setattr(OneTopic, "unheard", 0)
     monkeypatch.setattr(exactly_once, "TransactionClient", lambda _cluster: made)
     monkeypatch.setattr(exactly_once, "ClusterConnections", OneTopic)
     return made
@@ -165,6 +173,15 @@ def test_more_winners_than_can_be_remembered(world: World) -> None:
     with pytest.raises(KafkaClientError, match="1500 tasks are too many"):
         commit(OPTIONS, said(*many))
     assert {world.state(each) for each in many} == {"Ongoing"}
+
+
+def test_a_decision_waits_for_a_broker_that_has_not_heard_of_the_topic(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(OneTopic, "unheard", 2)
+    world.open(A, B)
+    commit(OPTIONS, said(A, B))
+    assert {world.state(each) for each in (A, B)} == {"CompleteCommit"}
 
 
 def test_an_abort(world: World) -> None:

@@ -103,10 +103,7 @@ class TransactionStateManager:
         self._closed = True
         for partition in self:
             self.drop(partition)
-            try:
-                await self._claims.release(partition.claim)
-            except ZkError as error:
-                log.info("transaction state partition %d was not released: %s", partition.number, error)
+            await self._release(partition)
 
     def drop(self, partition: StatePartition) -> None:
         """Forget a state partition, because its claim is lost or about to be released."""
@@ -166,7 +163,7 @@ class TransactionStateManager:
         self._owned[number] = partition
         if self._closed:
             self.drop(partition)
-            spawn(self._claims.release(partition.claim), "releasing a state partition")
+            spawn(self._release(partition), "releasing a state partition")
         self._on_loaded(partition)
         loading.succeed(partition)
 
@@ -185,6 +182,13 @@ class TransactionStateManager:
         entries = {name: TransactionalIdEntry(each.metadata, each.version, each.mzxid) for name, each in loaded.items()}
         log.info("coordinates transaction state partition %d, epoch %d, %d ids", number, claim.epoch, len(entries))
         return StatePartition(number, claim, entries)
+
+    async def _release(self, partition: StatePartition) -> None:
+        try:
+            await self._claims.release(partition.claim)
+        except ZkError as error:
+            # The claim ends with the session.
+            log.info("transaction state partition %d was not released: %s", partition.number, error)
 
     def _is_preferred(self, base: str) -> bool:
         return preferred(base, self._cluster.brokers) == self._broker_id

@@ -107,6 +107,34 @@ def test_a_stopping_coordinator_releases_its_claims() -> None:
     assert run(first.claims.holder(BASE)) == house.owner.id
 
 
+@pytest.mark.parametrize("is_lost", [False, True], ids=["well", "connection lost"])
+def test_a_takeover_that_ends_after_the_stop_releases_its_claim(
+    is_lost: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    house = House(1)
+    node = house.owner
+    seen: list[str] = []
+
+    def stop_in_the_load(name: str, path: str) -> None:
+        if name == "get_children" and path == ids_path(NUMBER):
+            Started(node.coordinator.stop())
+        elif name == "multi" and node.coordinator._state_manager._closed:
+            seen.append(path)
+            if is_lost and len(seen) == 2:
+                raise ConnectionLostError(path)
+
+    node.client.before = stop_in_the_load
+    assert node.init().error is not E.NONE
+    assert len(seen) == 2, "the claim is confirmed, then released"
+    assert run(node.claims.holder(BASE)) == (node.id if is_lost else None)
+    told = [record.message for record in caplog.records if record.levelno >= logging.ERROR]
+    assert not told, "a lost connection is no error of the program; the claim ends with the session"
+    assert is_lost == any(
+        line.startswith(f"transaction state partition {NUMBER} was not released") for line in caplog.messages
+    )
+
+
 def test_the_preferred_broker_sees_a_claim_end_while_its_holder_lives() -> None:
     house = House(2)
     house.opened(T0, node=house.owner)

@@ -201,15 +201,15 @@ class FaultInjector:
     """The faults and views of a scenario. Methods have no effect if another scenario was faster.
 
     ``count`` is the number of faults so far, ``power_losses`` how often each machine lost power, ``shortened`` the
-    brokers that lost power while they served and have not registered since, ``tolerated`` which errors of clients the
-    faults explain. :meth:`heal` undoes all that lasts.
+    brokers that lost power while they served and have not registered since, each with its last ZooKeeper session,
+    ``tolerated`` which errors of clients the faults explain. :meth:`heal` undoes all that lasts.
     """
 
     def __init__(self, cluster: SimCluster) -> None:
         self.count = 0
         self.power_losses: dict[int, int] = {}
         self.tolerated: set[ErrorCode] = set()
-        self.shortened: set[int] = set()
+        self.shortened: dict[int, int] = {}
         self.healed = False
         self.unaware: dict[str, float] = {}
         """Host of each broker → when it last was given cause to find out that its session is over: it woke up, it was
@@ -372,8 +372,8 @@ class FaultInjector:
         self.count += 1
         self._losses.spend(broker)
         self.power_losses[broker] = self.power_losses.get(broker, 0) + 1
-        if machine.status is BrokerStatus.SERVING:
-            self.shortened.add(broker)
+        if machine.status is BrokerStatus.SERVING and machine.zk is not None:
+            self.shortened[broker] = machine.zk.session
         machine.lose_power()
         return True
 

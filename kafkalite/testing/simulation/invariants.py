@@ -67,11 +67,12 @@ class _Led(NamedTuple):
 class ZnodeInvariants:
     """Keeps the parts of the tree that the rules need; :meth:`committed` takes a transaction and returns its breaches.
 
-    ``shortened``: the brokers that have lost power since they registered; one that registers is taken out.
+    ``shortened``: the brokers that have lost power since they registered, each with the session that it had;
+    one that registers in another session is taken out.
     """
 
-    def __init__(self, shortened: set[int] | None = None) -> None:
-        self._shortened = set() if shortened is None else shortened
+    def __init__(self, shortened: dict[int, int] | None = None) -> None:
+        self._shortened = {} if shortened is None else shortened
         self._assignments: dict[str, TopicAssignment] = {}
         self._states: dict[str, _Led] = {}
         self._in_sync: dict[TopicPartition, tuple[int, ...]] = {}
@@ -79,6 +80,8 @@ class ZnodeInvariants:
         self._numbers: dict[str, int] = {}
         self._producers: dict[str, tuple[int, int]] = {}
         self._found: list[str] = []
+        self._session = 0
+        """The session of the transaction that is being checked."""
         self._takers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], ZnodeChange], None]], ...] = (
             (TOPIC_PATH, self._topic),
             (STATE_PATH, self._state),
@@ -87,9 +90,10 @@ class ZnodeInvariants:
             (_BROKER, self._broker),
         )
 
-    def committed(self, zxid: int, changes: Iterable[ZnodeChange]) -> list[str]:
-        """The breaches of the transaction ``zxid``, a line each; none if all rules hold."""
+    def committed(self, zxid: int, session: int, changes: Iterable[ZnodeChange]) -> list[str]:
+        """The breaches of the transaction ``zxid`` of ``session``, a line each; none if all rules hold."""
         self._found = []
+        self._session = session
         changed = list(changes)
         paths = {change.path for change in changed if change.kind is not Kind.DELETED}
         for change in changed:
@@ -120,9 +124,10 @@ class ZnodeInvariants:
 
     def _broker(self, match: re.Match[str], change: ZnodeChange) -> None:
         number = int(match[1])
-        if change.kind is Kind.DELETED or number not in self._shortened:
+        if change.kind is Kind.DELETED or self._shortened.get(number, self._session) == self._session:
+            # In the same session it was sent before the machine lost power, and ZooKeeper committed it afterwards.
             return
-        self._shortened.discard(number)
+        del self._shortened[number]
         before = brokers.decode_broker(number, change.data, _UNKNOWN_EPOCH).unclean_start_epoch
         if before != _UNKNOWN_EPOCH:
             self._found.append(

@@ -164,7 +164,7 @@ class _History:
 
         def committed(transaction: NodeTransaction) -> None:
             changes = [znode_change(change.op) for change in transaction.changes if not isinstance(change.op, Check)]
-            self._violations.extend(invariants.committed(transaction.zxid, changes))
+            self._violations.extend(invariants.committed(transaction.zxid, transaction.session, changes))
             self._violations.extend(writers.committed(transaction.zxid, transaction.session, changes))
             self._promises.committed(transaction.zxid, changes)
             for change in changes:

@@ -16,6 +16,7 @@ from kafkalite.zk.znodes.topics import TopicAssignment
 
 STATE = "/brokers/topics/t/partitions/0/state"
 TOPIC_ID = uuid.UUID(int=7)
+SESSION = 0x100000000000001
 
 
 def topic(topic_id: uuid.UUID = TOPIC_ID, replicas: tuple[int, ...] = (1, 2, 3)) -> ZnodeChange:
@@ -59,6 +60,11 @@ def created(path: str) -> ZnodeChange:
 
 def gone(path: str) -> ZnodeChange:
     return ZnodeChange(Kind.DELETED, path)
+
+
+def registered(unclean_start_epoch: int) -> ZnodeChange:
+    broker = Broker(2, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), unclean_start_epoch=unclean_start_epoch)
+    return ZnodeChange(Kind.CREATED, "/brokers/ids/2", encode_broker(broker, 0))
 
 
 Case = tuple[Sequence[Sequence[ZnodeChange]], str]
@@ -107,7 +113,7 @@ BROKEN: dict[str, Case] = {
 def test_what_must_not_be_is_seen(name: str) -> None:
     committed, expected = BROKEN[name]
     invariants = ZnodeInvariants()
-    *before, last = [invariants.committed(zxid, changes) for zxid, changes in enumerate(committed, 1)]
+    *before, last = [invariants.committed(zxid, SESSION, changes) for zxid, changes in enumerate(committed, 1)]
     assert not any(before)
     assert any(expected in line for line in last), last
 
@@ -152,16 +158,26 @@ FINE: dict[str, Sequence[Sequence[ZnodeChange]]] = {
 @pytest.mark.parametrize("name", FINE)
 def test_what_may_be_passes(name: str) -> None:
     invariants = ZnodeInvariants()
-    assert [line for zxid, changes in enumerate(FINE[name]) for line in invariants.committed(zxid, changes)] == []
+    for zxid, changes in enumerate(FINE[name]):
+        assert invariants.committed(zxid, SESSION, changes) == []
 
 
 @pytest.mark.parametrize(("known", "is_told"), [(-1, False), (77, True)])
 def test_a_broker_whose_machine_lost_power_registers_as_started_uncleanly(known: int, is_told: bool) -> None:
-    shortened = {2}
+    shortened = {2: SESSION}
     invariants = ZnodeInvariants(shortened)
-    broker = Broker(2, (Endpoint("PLAINTEXT", "PLAINTEXT", "h", 9092),), unclean_start_epoch=known)
-    registered = ZnodeChange(Kind.CREATED, "/brokers/ids/2", encode_broker(broker, 0))
     told = "zxid 0x1: broker 2 lost power and registered with its unclean start epoch of before, 77"
-    assert invariants.committed(1, [registered]) == ([told] if is_told else [])
+    assert invariants.committed(1, SESSION + 1, [registered(known)]) == ([told] if is_told else [])
     assert not shortened
-    assert invariants.committed(2, [registered]) == [], "the epoch of the start after the loss stays"
+    assert invariants.committed(2, SESSION + 2, [registered(known)]) == [], (
+        "the epoch of the start after the loss stays"
+    )
+
+
+def test_a_registration_that_was_under_way_when_its_machine_lost_power_is_not_that_of_the_next_start() -> None:
+    shortened = {2: SESSION}
+    invariants = ZnodeInvariants(shortened)
+    assert invariants.committed(1, SESSION, [registered(77)]) == []
+    assert invariants.committed(2, SESSION, [gone("/brokers/ids/2")]) == []
+    assert invariants.committed(3, SESSION + 1, [registered(77)]), "the next start registers in a session of its own"
+    assert not shortened

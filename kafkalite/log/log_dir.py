@@ -64,7 +64,8 @@ class LogDir:
         self.moved_from: dict[TopicPartition, str] = {}
         """The log directories from which logs had come shortly before the last end, as :meth:`load` found them."""
         self.lost_batches = False
-        """Whether :meth:`load` met a log that lacks batches which a killed process would have left whole."""
+        """Whether :meth:`load`, even one that failed, met a log that lacks batches which a killed process would have
+        left whole."""
         self._clean_shutdown: CleanShutdown | None = None
         self._boot: BootMark | None = None
 
@@ -190,8 +191,12 @@ class LogDir:
             tp = future or parse_dir_name(name)
             assert tp is not None
             loader = LogLoader(tp, f"{self.path}/{name}", self.path, config_of(tp.topic), services, owner)
-            loaded = loader.load(clean, recovery_points.get(tp, 0), starts.get(tp, 0), self.cleaner_offsets.get(tp, 0))
-            self.lost_batches = self.lost_batches or loader.lost_batches
+            cleaned_to = self.cleaner_offsets.get(tp, 0)
+            try:
+                loaded = loader.load(clean, recovery_points.get(tp, 0), starts.get(tp, 0), cleaned_to)
+            finally:
+                # Also where it fails: the next start no longer finds what was cut.
+                self.lost_batches = self.lost_batches or loader.lost_batches
             loaded.update_high_watermark(high_watermarks.get(tp, 0))
             if future is not None:
                 self.futures.append(loaded)

@@ -265,7 +265,8 @@ class LogLoader:
                 self._shortened = segment.base_offset
                 if clean_shutdown or following is not None or not gone.unfinished:
                     self.lost_batches = True
-            elif following is not None:
+            segment.become_inactive()
+            if not gone.size and following is not None:
                 stands_at = following.base_offset
                 cut = unflushed and not self._leads_to(segment, following, cleaned_to)
                 self.lost_batches = self.lost_batches or cut

@@ -174,7 +174,8 @@ class LogManager:
             found = await self._executor.run(directory.load, self.config_of, self._services, self)
         except (OSError, CorruptRecordError) as error:
             log.error("log directory %s cannot be loaded: %s", directory.path, error)
-            self._take_offline(directory.path)
+            is_whole = isinstance(error, OSError) and error.errno in PASSING and not directory.lost_batches
+            self._take_offline(directory.path, keeps_marks=is_whole)
             return
         for loaded in found:
             other = self.logs.get(loaded.topic_partition)
@@ -410,10 +411,17 @@ class LogManager:
         if self._take_offline(log_dir):
             self.on_dir_failure(log_dir)
 
-    def _take_offline(self, log_dir: str) -> bool:
+    def _take_offline(self, log_dir: str, *, keeps_marks: bool = False) -> bool:
+        """Take a directory and its logs offline; returns whether it was online.
+
+        A directory ``keeps_marks`` where there was no room to load it: nothing that the last process wrote is missing,
+        so the next start may go on with the same life. Where other directories stay in use, :meth:`start` removes
+        their marks, and the next start finds that not all directories agree.
+        """
         if log_dir not in self._dirs:
             return False
-        self._forget_boot()
+        if not keeps_marks:
+            self._forget_boot()
         directory = self._dirs.pop(log_dir)
         self.offline_dirs.add(log_dir)
         self._writers.pop(log_dir, None)

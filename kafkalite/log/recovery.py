@@ -29,9 +29,10 @@ class Cut(NamedTuple):
 def recover_segment(
     segment: LogSegment, producers: ProducerStateManager, epochs: LeaderEpochCache, index_interval: int
 ) -> Cut:
-    """Check every batch, write the indexes anew, and cut the file at the first batch that is not whole and intact.
+    """Check every batch, fill the indexes anew, and cut the file at the first batch that is not whole and intact.
 
-    ``producers`` has to stand at the segment's base offset.
+    ``producers`` has to stand at the segment's base offset. The caller writes the indexes (``become_inactive``): that
+    may fail, and then it already knows what was cut.
     """
     fs = segment.folder.fs
     file = segment.opened()
@@ -60,7 +61,6 @@ def recover_segment(
     if cut.size:
         fs.truncate(file.fd, position)
     segment.size = position
-    segment.become_inactive()
     return cut
 
 

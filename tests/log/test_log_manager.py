@@ -432,6 +432,40 @@ def test_recovery_that_cuts_more_than_an_unfinished_write_begins_a_new_life(
     assert Path(house.dirs[0], ".kafkalite_boot").exists() == (kept == 55)
 
 
+@pytest.mark.parametrize(
+    ("damage", "kept"),
+    [
+        pytest.param(lambda data: data, 55, id="whole"),
+        pytest.param(lambda data: data + data[:5], 55, id="a batch of which the process wrote five bytes"),
+        pytest.param(lambda data: data[:-1] + bytes([data[-1] ^ 1]), -1, id="the failed start cut a whole batch"),
+    ],
+)
+def test_a_start_for_which_the_disk_has_no_room_keeps_the_life_of_the_logs(
+    tmp_path: Path, damage: Callable[[bytes], bytes], kept: int
+) -> None:
+    house = House(tmp_path)
+    kill(registered(house, 55))
+    path = Path(house.dirs[0], "t-0", "00000000000000000000.log")
+    path.write_bytes(damage(path.read_bytes()))
+    house.fs.fail, house.fs.only = {"pwrite": FULL}, house.dirs[0]
+    with pytest.raises(StartupError, match="None of the log directories"):
+        house.started()
+    house.fs.only, house.fs.fail = "", {}
+    assert house.started().unclean_start_epoch == kept
+
+
+def test_a_start_without_the_directory_that_has_no_room_begins_a_new_life(tmp_path: Path) -> None:
+    house = House(tmp_path, 2)
+    kill(registered(house, 55))
+    house.fs.fail, house.fs.only = {"pwrite": FULL}, house.dirs[1]
+    manager = house.started()
+    assert manager.unclean_start_epoch == -1
+    run(manager.registered(90))
+    run(manager.shutdown(95, 90))
+    house.fs.only, house.fs.fail = "", {}
+    assert house.started().unclean_start_epoch == -1, "one directory did not take part in the life that ended"
+
+
 def test_a_full_directory_is_not_marked_and_stays_in_use(tmp_path: Path) -> None:
     house = House(tmp_path)
     manager = house.started()

@@ -279,7 +279,7 @@ class BrokerServer:
         if self._edges.guardian is not None:
             self._edges.guardian.watch(session, self._zk.password, self._zk.session_timeout_ms)
         self._edges.watchdog.watch(session, self._zk.password, self._zk.session_timeout_ms)
-        self._replicas.registered(epoch, session)
+        self._replicas.registered(epoch, session, self._registration.unclean_start_epoch)
         self._watcher.resync()
         await self._logs.registered(self._registration.unclean_start_epoch)
 

@@ -18,21 +18,24 @@ class BrokerEpoch:
 
     ``epoch`` is the czxid of the newest registration, -1 before the first one; it stays when the session ends, and
     ``current`` does not. ``session`` is the ZooKeeper session of that registration, 0 before the first one.
+    ``unclean_start`` is ``Broker.unclean_start_epoch`` of that registration, -1 before the first one.
     ``controller_epoch`` is the newest one of the requests that passed.
     """
 
-    __slots__ = ("controller_epoch", "current", "epoch", "session")
+    __slots__ = ("controller_epoch", "current", "epoch", "session", "unclean_start")
 
     def __init__(self) -> None:
         self.epoch = -1
         self.session = 0
+        self.unclean_start = -1
         self.controller_epoch = -1
         self.current = UNREGISTERED
 
-    def registered(self, epoch: int, session: int) -> None:
+    def registered(self, epoch: int, session: int, unclean_start: int) -> None:
         """This broker's znode was made in ``session``; its czxid is ``epoch``."""
         self.epoch = self.current = epoch
         self.session = session
+        self.unclean_start = unclean_start
 
     def ended(self) -> None:
         """The session, or the registration, is over: what is decided about replicas was meant for the life that ended.

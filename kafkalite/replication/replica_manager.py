@@ -309,10 +309,13 @@ class ReplicaManager:
 
     # The session and the cluster
 
-    def registered(self, broker_epoch: int, session: int) -> None:
-        """This broker's znode was made in ``session`` with czxid ``broker_epoch``. Call after every registration."""
+    def registered(self, broker_epoch: int, session: int, unclean_start: int) -> None:
+        """This broker's znode was made in ``session`` with czxid ``broker_epoch``. Call after every registration.
+
+        ``unclean_start`` is the ``Broker.unclean_start_epoch`` that it is registered with.
+        """
         is_new = broker_epoch != self._broker_epoch.epoch
-        self._broker_epoch.registered(broker_epoch, session)
+        self._broker_epoch.registered(broker_epoch, session, unclean_start)
         if is_new:
             self.fetchers.reset_sessions()
         self._isr.resumed()

@@ -165,6 +165,9 @@ class RoleApplier:
             # Written before this broker registered, and so meant for its earlier life. The controller decides again.
             outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
             return False
+        if leads and not from_controller and self._started_uncleanly_since(state):
+            outcomes[tp] = ErrorCode.STALE_BROKER_EPOCH
+            return False
         if partition is None:
             # A replica that is being removed is stopped, and its log deleted, before the assignment no longer names it.
             return from_controller or self._replicas.broker_id not in state.assignment.removing
@@ -178,6 +181,16 @@ class RoleApplier:
                 return False
             return True
         return self._is_newer(partition, state, outcomes, from_controller)
+
+    def _started_uncleanly_since(self, state: LeaderAndIsr) -> bool:
+        """Whether the controller elected an earlier life of this broker, one that may have had more records.
+
+        The write of a controller that was cut off from ZooKeeper can take effect after this broker registered again,
+        and be younger than the registration. A controller that knows both compares the same two epochs and decides
+        again. A state of Kafka names no such epoch.
+        """
+        recorded = dict(state.unclean_start_epochs).get(self._replicas.broker_id)
+        return recorded is not None and recorded != self._broker_epoch.unclean_start
 
     def _is_newer(
         self,

@@ -76,7 +76,7 @@ class FencedBroker:
         self.carried_out += 1
 
     def register(self, epoch: int) -> None:
-        self.manager.registered(epoch, session=epoch)
+        self.manager.registered(epoch, session=epoch, unclean_start=epoch)
 
     def end_session(self) -> None:
         self.manager.on_zk_state(SessionState.EXPIRED)

@@ -62,7 +62,7 @@ class Plane:
         self.news: list[Iterable[str]] = []
         recorder = cast(Any, self.recorder)
         epoch = BrokerEpoch()
-        epoch.registered(OURS, session=1)
+        epoch.registered(OURS, session=1, unclean_start=OURS)
         self.plane = ControlPlane(self.metadata, recorder, recorder, self.news.append, epoch, lambda: 0.0)
 
     def handle(self, request: ControlRequest) -> ErrorCode:

@@ -400,7 +400,7 @@ class SimCluster:
             created[0],
         )
         broker.metadata.update_brokers(self._live)
-        broker.manager.registered(created[0], broker.zk.session)
+        broker.manager.registered(created[0], broker.zk.session, created[0])
         self._tell_brokers()
 
     def unregister(self, broker: SimBroker) -> None:

@@ -293,13 +293,13 @@ def test_an_isr_change_keeps_what_the_state_says_of_unclean_starts(cluster: SimC
 # leader tries again.
 def test_a_write_that_its_session_refuses_is_looked_at_again(cluster: SimCluster) -> None:
     """The fence of its ISR writes is of an older session than the broker's znode: the change is not given up."""
-    cluster[1].manager.registered(cluster.epoch(1), cluster[1].zk.session - 1000)
+    cluster[1].manager.registered(cluster.epoch(1), cluster[1].zk.session - 1000, cluster.epoch(1))
     cluster.network.cut.add((3, 1))
     cluster[1].produce("a", acks=1)
     cluster.run(20)
     assert cluster.read().isr == (1, 2, 3)
     assert not isr(cluster).is_pending, "read again, it is as it was"
-    cluster[1].manager.registered(cluster.epoch(1), cluster[1].zk.session)
+    cluster[1].manager.registered(cluster.epoch(1), cluster[1].zk.session, cluster.epoch(1))
     cluster.run(20)
     assert cluster.read().isr == (1, 2)
 

@@ -89,6 +89,23 @@ def test_leadership_from_zookeeper_only_if_written_after_registration(
     assert (role(cluster)[0] is Role.LEADER) is leads
 
 
+@pytest.mark.parametrize(("earlier_life", "leads"), [(False, True), (True, False)])
+def test_no_leadership_from_zookeeper_for_a_life_before_an_unclean_start(
+    cluster: SimCluster, earlier_life: bool, leads: bool
+) -> None:
+    """The write of a controller that did not know of the restart took effect after this broker registered again."""
+    cluster.elect(2)
+    elected = (1, cluster.epoch(1) - (1 if earlier_life else 0))
+    state = cluster.states[TP].with_(
+        leader=1, leader_epoch=5, mzxid=cluster.epoch(1) + 1, zk_version=9, unclean_start_epochs=(elected, (2, 12))
+    )
+    deferred(cluster[1].manager.apply_states([state]))
+    cluster.run(0.01)
+    assert (role(cluster)[0] is Role.LEADER) is leads
+    assert request(cluster, state.with_(leader_epoch=6)).partitions == ((TP, ErrorCode.NONE),)
+    assert role(cluster) == (Role.LEADER, 6), "a controller that knows this life of the broker may elect it"
+
+
 def test_following_from_zookeeper_whatever_its_age(cluster: SimCluster) -> None:
     state = cluster.states[TP].with_(leader=2, leader_epoch=5, mzxid=1)
     deferred(cluster[1].manager.apply_states([state]))
@@ -121,7 +138,7 @@ def test_the_end_of_a_session_ends_leading_until_the_states_are_read_again(clust
     cluster.run(0.01)
     assert role(cluster)[0] is Role.NONE
     cluster.announce(1, old_epoch + 100)
-    cluster[1].manager.registered(old_epoch + 100, cluster[1].zk.session)
+    cluster[1].manager.registered(old_epoch + 100, cluster[1].zk.session, old_epoch)
     deferred(cluster[1].manager.apply_states([cluster.read()]))
     cluster.run(0.01)
     assert role(cluster)[0] is Role.NONE

@@ -4,7 +4,8 @@ Answers to: ``org.apache.kafka.storage.internals.epoch.LeaderEpochFileCache``. D
 
 The file is replaced, not forced to the disk, at every change; a flush of the log forces it to the disk before the
 recovery point rises. What the file says below the recovery point is therefore right after lost power, and above it
-recovery reads the epochs from the batches.
+recovery reads the epochs from the batches. A change that a full disk refused is therefore written by the flush, or the
+recovery point does not rise.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ log = logging.getLogger(__name__)
 class LeaderEpochCache:
     """Epochs and their first offsets, both strictly ascending."""
 
-    __slots__ = ("_doubtful", "_epochs", "_folder", "_starts", "changes", "latest_epoch", "synced")
+    __slots__ = ("_doubtful", "_epochs", "_folder", "_is_stale", "_starts", "changes", "latest_epoch", "synced")
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self._doubtful: dict[int, int] = {}
+        self._is_stale = False
         self.latest_epoch: int | None = None
         self.changes = 0
         self.synced = 0
@@ -145,12 +147,22 @@ class LeaderEpochCache:
 
     def write(self) -> None:
         """Replace the file."""
-        data = encode_lines(f"{epoch} {start}" for epoch, start in zip(self._epochs, self._starts, strict=True))
         self.changes += 1
         try:
-            self._folder.fs.write_file(self.path, data, sync=False)
+            self._replace_file()
         except OSError as error:
-            # What is in memory is right, and the batches have it too; the next change writes it again.
+            # What is in memory is right, and the batches have it too; the next change or flush writes it again.
             if error.errno not in DISK_FULL:
                 raise
             log.warning("%s was not written: %s", self.path, error)
+
+    def write_stale(self) -> None:
+        """Replace the file if its last change was refused by a full disk. Raises ``OSError``."""
+        if self._is_stale:
+            self._replace_file()
+
+    def _replace_file(self) -> None:
+        data = encode_lines(f"{epoch} {start}" for epoch, start in self.entries)
+        self._is_stale = True
+        self._folder.fs.write_file(self.path, data, sync=False)
+        self._is_stale = False

@@ -362,6 +362,9 @@ class Log:
                 )
             ) or last_offset - segment.base_offset > MAX_RELATIVE_OFFSET:
                 segment = self.roll(last_offset - MAX_RELATIVE_OFFSET)
+            if config.flush_messages == 1:
+                # The flush below must not be refused for the epoch file once the batch is in the log.
+                self.epochs.write_stale()
             segment.append(buffer, headers, config.index_interval_bytes)
         except OSError as error:
             raise self._write_failed(segment, error) from error
@@ -750,6 +753,8 @@ class Log:
         return self._storage.attempt(self._gather_flush, max(end, self.recovery_point))
 
     def _gather_flush(self, end: int) -> FlushWork:
+        # Below the recovery point a start believes the file, so the file must name the epochs of what is flushed.
+        self.epochs.write_stale()
         segments = [
             segment
             for segment in self.segments.from_offset(self.recovery_point)

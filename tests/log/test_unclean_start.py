@@ -440,6 +440,49 @@ def test_a_flush_that_failed_leaves_the_epoch_file_to_the_next(house: LogHouse) 
     assert log.epochs.path in fs.paths
 
 
+def refuse_epoch_files(house: LogHouse) -> None:
+    """From now on the disk has no room for a new epoch file."""
+    house.fs.fail = {"write_file": FULL}
+    house.fs.only = EPOCHS
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_a_flush_writes_the_epochs_that_a_full_disk_refused(house: LogHouse, clean: bool) -> None:
+    log = house.create()
+    fill(log, [batch(1)])
+    refuse_epoch_files(house)
+    fill(log, [batch(1)], leader_epoch=1)
+    house.fs.fail.clear()
+    fill(log, [batch(1, size=60) for _ in range(4)], leader_epoch=1)
+    assert len(log.segments) > 1, "no start reads the closed segment, in which epoch 1 begins"
+    log.flush()
+    if clean:
+        log.close()
+    assert house.load(clean, log.recovery_point).epochs.entries == [(0, 0), (1, 1)]
+
+
+def test_the_recovery_point_does_not_pass_an_epoch_that_is_not_in_the_file(house: LogHouse) -> None:
+    log = house.create()
+    refuse_epoch_files(house)
+    fill(log, [batch(1)], leader_epoch=1)
+    with pytest.raises(ApiError):
+        log.flush()
+    assert (log.recovery_point, house.failures) == (0, []), "a full disk does not end the directory"
+
+
+def test_an_append_that_cannot_be_flushed_for_its_epoch_changes_nothing(tmp_path: Path) -> None:
+    house = LogHouse(str(tmp_path), flush_messages=1)
+    log = house.create()
+    refuse_epoch_files(house)
+    fill(log, [batch(1)], leader_epoch=1)
+    with pytest.raises(ApiError):
+        log.append_as_leader(batch(1), 1, NOW)
+    assert (log.log_end_offset, house.failures) == (1, [])
+    house.fs.fail.clear()
+    log.append_as_leader(batch(1), 1, NOW)
+    assert (log.log_end_offset, log.recovery_point) == (2, 2)
+
+
 def test_an_fsync_that_fails_ends_the_directory_even_on_a_full_disk(house: LogHouse) -> None:
     """The kernel reports it once, and drops what it could not write: a second fsync proves nothing."""
     log = house.create()

@@ -4,8 +4,9 @@ Answers to: a file system such as ext4 in ordered mode, and harsher than that.
 
 The files are real ones, so that readers by descriptor (``sendfile``) work as always. In addition the disk
 keeps, for every file, how to undo each write since its last fsync, and for every folder, how to undo each new, renamed
-or removed name since its last sync. A killed process loses nothing. A power failure cuts each of these lists at a
-random point, and a file may end in a part of its next write, or in zeros where only its size was written.
+or removed name since its last sync. A killed process loses nothing, unless an fsync has failed: data that it did not
+write are gone when the next process starts. A power failure cuts each of these lists at a random point, and a file may
+end in a part of its next write, or in zeros where only its size was written.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class SimDisk:
     def mount(self) -> DiskMount:
         """The file system for a new process."""
         self._end_process()
+        self._drop_unwritten()
         self._mount = DiskMount(self)
         return self._mount
 
@@ -245,6 +247,24 @@ class SimDisk:
                 self._load(f"{path}/{name}", node)
             else:
                 node.content = _read(f"{path}/{name}")
+
+    def _drop_unwritten(self) -> None:
+        """Data that a failed fsync did not write leave the page cache before a new process reads them.
+
+        The system may drop these pages at any time, because they count as clean. If they stayed, recovery would read
+        them, a later fsync would report success without writing them, and no process could know that they are not on
+        the disk.
+        """
+        for path, folder in self._folders.items():
+            for name, node in folder.entries.items():
+                if isinstance(node, _File) and node.doomed:
+                    content = bytearray(_read(f"{path}/{name}"))
+                    for write in reversed(node.unsynced):
+                        _undo(content, write)
+                    with open(f"{path}/{name}", "wb") as file:
+                        file.write(content)
+                    node.unsynced.clear()
+                    node.doomed = False
 
     def _settle(self, folder: _Folder, rng: random.Random) -> None:
         kept = _cut(rng, len(folder.unsynced))

@@ -236,6 +236,27 @@ def test_what_a_failed_fsync_did_not_write_is_never_written(tmp_path: Path) -> N
     assert outcomes(prepare, tmp_path, lambda path: (content(f"{path}/a") or b"").rstrip(b"\0")) == {b"first"}
 
 
+def test_the_next_process_does_not_read_what_a_failed_fsync_did_not_write(disk: SimDisk, tmp_path: Path) -> None:
+    fs = disk.mount()
+    path = f"{tmp_path}/d/a"
+    fd = written(fs, path, b"first")
+    fs.fsync(fd)
+    fs.sync_dir(f"{tmp_path}/d")
+    fs.pwrite(fd, b"second", 5)
+    disk.break_io("fsync")
+    with pytest.raises(OSError):
+        fs.fsync(fd)
+    disk.mend_io()
+    assert content(path) == b"firstsecond", "the process itself still sees the page cache"
+    fs = disk.mount()
+    assert content(path) == b"first"
+    fd = fs.open(path)
+    fs.pwrite(fd, b"third", 5)
+    fs.fsync(fd)
+    disk.power_lost(random.Random(1))
+    assert content(path) == b"firstthird", "its own fsync has succeeded"
+
+
 def test_flipped_bit_is_one_bit(disk: SimDisk, tmp_path: Path) -> None:
     path = f"{tmp_path}/d/a"
     written(disk.mount(), path, b"\0" * 50)

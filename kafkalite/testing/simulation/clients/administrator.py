@@ -14,7 +14,7 @@ from kafkalite.common.errors import ErrorCode
 from kafkalite.common.types import TopicPartition
 from kafkalite.testing.simulation.clients.admin import BROKER, TOPIC, Admin
 from kafkalite.testing.simulation.clients.cluster import Patience
-from kafkalite.testing.simulation.clients.host import ClientHost
+from kafkalite.testing.simulation.clients.host import ClientHost, Wakeup
 
 E = ErrorCode
 
@@ -100,6 +100,7 @@ class Administrator:
         self._host = host
         self._admin = Admin(host, settings.name, patience=settings.patience)
         self._stopping = False
+        self._wakeup = Wakeup(host.clock)
         self._actions: dict[str, Callable[[], Awaitable[ErrorCode | None]]] = {
             "reassign": self._reassign,
             "cancel": self._cancel,
@@ -116,11 +117,13 @@ class Administrator:
     def stop(self) -> None:
         """End after what is under way."""
         self._stopping = True
+        self._wakeup.wake()
 
     def kill(self) -> None:
         """End at once, as a process that is killed."""
         self._stopping = True
         self._admin.close()
+        self._wakeup.wake()
 
     async def run(self) -> None:
         """Administrate until :meth:`stop`; reassignments that are left over go on."""
@@ -131,7 +134,8 @@ class Administrator:
         while not self._stopping:
             (name,) = rng.choices(names, weights)
             await self._act(name)
-            await self._host.sleep(rng.expovariate(settings.rate))
+            # Not a sleep: a pause may last longer than the history waits for a client that it has stopped.
+            await self._wakeup.wait(rng.expovariate(settings.rate))
         self._admin.close()
 
     async def _act(self, name: str) -> None:

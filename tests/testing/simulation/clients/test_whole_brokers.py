@@ -226,3 +226,14 @@ def test_what_an_operator_is_not_to_be_told_is_a_violation(code: ErrorCode) -> N
         found.run(3.0)
         operator.kill()
         assert any(code.name in text for text in found.violations)
+
+
+def test_administrator_that_is_stopped_does_not_wait_for_its_next_action() -> None:
+    """A history waits 20 s for its clients, and some pauses between two actions are longer."""
+    with stage(5) as (found, _):
+        settings = AdministratorSettings("operator", rate=0.0001, weights={"delete": 1.0})
+        operator = found.start(Administrator, settings)
+        found.run(1.0)
+        operator.stop()
+        found.run(1.0)
+        assert found.ended == ["operator"]

@@ -159,6 +159,10 @@ class ProducerStateManager:
     def commit(self, staged: Staged) -> list[tuple[CompletedTxn, int]]:
         """Make the changes; returns each transaction that ended, with the last stable offset at its end."""
         self.entries.update(staged.entries)
+        if self._refused:
+            # Another leader may have taken the batch that was refused here.
+            for producer_id in staged.entries:
+                self._refused.pop(producer_id, None)
         ended = []
         # In the order of offsets: a follower may be sent the end of a transaction with the starts of later ones.
         for txn in staged.transactions:
@@ -207,6 +211,10 @@ class ProducerStateManager:
 
     def clear(self, offset: int) -> None:
         """Forget everything; the state is that of an empty log that ends at ``offset``."""
+        self._refused.clear()
+        self._clear(offset)
+
+    def _clear(self, offset: int) -> None:
         self.entries.clear()
         self._ongoing.clear()
         self._unreplicated.clear()
@@ -241,7 +249,7 @@ class ProducerStateManager:
         """
         while self._snapshots and self._snapshots[-1] > log_end_offset:
             self.remove_snapshot(self._snapshots[-1])
-        self.clear(first_offset)
+        self._clear(first_offset)
         while self._snapshots:
             offset = self._snapshots[-1]
             if offset < first_offset:

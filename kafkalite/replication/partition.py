@@ -40,8 +40,8 @@ class Role(Enum):
 _UNKNOWN = -1
 _NONE = ErrorCode.NONE
 _LEADER = Role.LEADER
-_SENT_AGAIN = (ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
-"""Errors of a leader after which every producer sends the same batch again."""
+_SENT_AGAIN = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.KAFKA_STORAGE_ERROR)
+"""Errors after which every producer sends the same batch again, here or to another leader."""
 _NO_ISR = committed((), -1)
 
 
@@ -262,12 +262,15 @@ class Partition:
     def append_as_leader(
         self, records: memoryview, acks: int, now_ms: int, from_client: bool, monotonic: Callable[[], float]
     ) -> tuple[AppendInfo, Completed | None]:
-        """Append where this broker leads. Raises :class:`ApiError`."""
-        if self.role is not _LEADER:
-            self.check_leader()
+        """Append where this broker leads. Raises :class:`ApiError`.
+
+        A refusal is noted where this broker does not lead, too: clients may know earlier than it that it is to lead.
+        """
         log = self.log
         old_end = log.log_end_offset
         try:
+            if self.role is not _LEADER:
+                self.check_leader()
             if acks == -1 and len(self.isr.committed) < self.min_in_sync:
                 raise ApiError(
                     ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -97,6 +97,24 @@ def test_refusal_of_other_than_a_first_batch_holds_nothing_back(house: LogHouse)
     assert log.append_as_leader(batch(1, pid=6, sequence=1), 0, NOW).first_offset == 2
 
 
+def test_refused_batch_that_another_leader_took_holds_nothing_back(house: LogHouse) -> None:
+    """Of a producer that has expired since, any sequence is taken."""
+    log = house.create()
+    log.note_refusal(batch(2, pid=5, sequence=0))
+    log.append_as_follower(batch(2, pid=5, sequence=0))
+    assert log.producer_state.expire(NOW + 1000, 1000) == 1
+    assert log.append_as_leader(batch(1, pid=5, sequence=2), 1, NOW).first_offset == 2
+
+
+def test_refusal_is_forgotten_with_the_log(house: LogHouse) -> None:
+    """The leader has deleted its first records: the refused batch may be among them."""
+    log = house.create()
+    log.append_as_follower(batch(1))
+    log.note_refusal(batch(2, pid=5, sequence=0))
+    log.truncate_fully_and_start_at(7)
+    assert log.append_as_leader(batch(1, pid=5, sequence=2), 1, NOW).first_offset == 7
+
+
 def test_follower_takes_any_sequence(house: LogHouse) -> None:
     log = house.create()
     log.append_as_follower(batch(1, pid=5, sequence=7))

@@ -11,6 +11,7 @@ from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.errors import ErrorCode
 from kafkalite.common.tasks import deferred
 from kafkalite.replication.isr import IsrStatus
+from kafkalite.replication.results import ProduceResult
 from kafkalite.testing.zookeeper import MemoryZkClient
 from kafkalite.zk.zk_client import BadVersionError
 from kafkalite.zk.znodes import notifications, topics
@@ -27,6 +28,16 @@ def cluster(tmp_path: Path) -> SimCluster:
 
 def isr(cluster: SimCluster, leader: int = 1) -> Any:
     return cluster[leader].manager.partitions[TP].isr
+
+
+def _sent(cluster: SimCluster, broker: int, sequence: int) -> ErrorCode:
+    """What an idempotent producer's batch with this sequence is answered."""
+    records = batch("bc"[sequence], producer_id=5, producer_epoch=0, base_sequence=sequence)
+    answers: list[ProduceResult] = []
+    cluster[broker].manager.append_records(60_000, -1, [(TP, records)], answers.extend)
+    cluster.run(1)
+    (answer,) = answers
+    return answer.error
 
 
 def lose_writes(zk: MemoryZkClient, applied: bool) -> None:
@@ -88,22 +99,24 @@ def test_batch_behind_a_refused_first_one_is_not_taken_before_it(cluster: SimClu
     cluster.network.cut |= {(2, 1), (3, 1)}
     cluster[1].produce("a")
     cluster.run(20)
-
-    def sent(sequence: int) -> Any:
-        records = batch("bc"[sequence], producer_id=5, producer_epoch=0, base_sequence=sequence)
-        answers: list[Any] = []
-        cluster[1].manager.append_records(60_000, -1, [(TP, records)], answers.extend)
-        cluster.run(1)
-        (answer,) = answers
-        return answer.error
-
-    assert sent(0) is ErrorCode.NOT_ENOUGH_REPLICAS
+    assert _sent(cluster, 1, 0) is ErrorCode.NOT_ENOUGH_REPLICAS
     cluster.network.cut.clear()
     cluster.run(20)
-    assert sent(1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert sent(0) is ErrorCode.NONE
-    assert sent(1) is ErrorCode.NONE
+    assert _sent(cluster, 1, 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert _sent(cluster, 1, 0) is ErrorCode.NONE
+    assert _sent(cluster, 1, 1) is ErrorCode.NONE
     assert cluster[1].values() == ["a", "b", "c"]
+
+
+def test_batch_behind_one_that_a_follower_refused_is_not_taken_once_it_leads(cluster: SimCluster) -> None:
+    """The client knew of the new leader before that broker did, and had two batches in flight to it."""
+    assert _sent(cluster, 2, 0) is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    cluster.elect(2)
+    cluster.run(1)
+    assert _sent(cluster, 2, 1) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert _sent(cluster, 2, 0) is ErrorCode.NONE
+    assert _sent(cluster, 2, 1) is ErrorCode.NONE
+    assert cluster[2].values() == ["b", "c"]
 
 
 # trap: kafkalite/replication/isr.py: A shrink that ZooKeeper has not acknowledged advances the high watermark.

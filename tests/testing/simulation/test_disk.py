@@ -293,7 +293,7 @@ class CheckpointOwner(LazyOwner):
         self._machine = machine
 
     def before_truncation(self, log: Log, first: int, end: int) -> None:  # noqa: ARG002
-        self._machine.checkpoint = min(self._machine.checkpoint, end)
+        self._machine.checkpoint = min(self._machine.checkpoint, log.recovery_point_after_cut(end))
         self._machine.start = min(self._machine.start, end)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from importlib.metadata import version
@@ -18,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from integration.harness.stranger import ROOT, run
+
 LIBRARIES = ("kafka-python", "kazoo")
 USERS_OF_PRIVATE_PARTS = (
     "tests/protocol",
@@ -26,8 +26,6 @@ USERS_OF_PRIVATE_PARTS = (
     "tests/zk",
     "integration/test_zookeeper_client.py",
 )
-LIMIT = 600
-"""Seconds for the tests of one end, which take half a minute on an idle machine."""
 
 
 def ranges() -> dict[str, str]:
@@ -69,38 +67,19 @@ def test_a_range_ends_before_the_next_minor_version(library: str) -> None:
 def test_at_the_end_of_the_ranges(requirement: object, tmp_path: Path) -> None:
     assert callable(requirement)
     wanted = [requirement(library) for library in LIBRARIES]
-    run(
-        tmp_path,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--target",
-        tmp_path,
-        *wanted,
-    )
-    names = run(tmp_path, "-c", f"from importlib.metadata import version; print(*map(version, {LIBRARIES}))").split()
+    pip = ("-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "--target")
+    run_with(tmp_path, *pip, tmp_path, *wanted)
+    names = run_with(
+        tmp_path, "-c", f"from importlib.metadata import version; print(*map(version, {LIBRARIES}))"
+    ).split()
     if requirement is oldest:
         assert [f"{library}=={name}" for library, name in zip(LIBRARIES, names, strict=True)] == wanted
     for module in ("kafka", "kazoo"):
-        assert run(tmp_path, "-c", f"import {module}; print({module}.__file__)").startswith(str(tmp_path))
-    run(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", *USERS_OF_PRIVATE_PARTS)
+        assert run_with(tmp_path, "-c", f"import {module}; print({module}.__file__)").startswith(str(tmp_path))
+    run_with(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", *USERS_OF_PRIVATE_PARTS)
 
 
-def run(libraries: Path, *arguments: str | Path) -> str:
+def run_with(libraries: Path, *arguments: str | Path) -> str:
     """What Python prints with the libraries of a folder before those installed."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    environment["PYTHONPATH"] = os.pathsep.join([str(libraries), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT,
-        check=False,
-    )
-    assert done.returncode == 0, f"{sys.executable} {arguments}:\n{done.stdout[-4000:]}{done.stderr[-2000:]}"
-    return done.stdout
+    path = os.pathsep.join([str(libraries), str(ROOT)])
+    return run(sys.executable, *map(str, arguments), cwd=ROOT, environment={"PYTHONPATH": path})

@@ -43,13 +43,18 @@ def test_a(way: int) -> None:
 """.replace("%", "# trap")
 
 
-def test_a_trap_is_read_with_its_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "test_it.py"
-    path.write_text(TESTS)
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A test file of a repository with the two modules that ``TESTS`` names."""
     monkeypatch.setattr(generated_docs, "ROOT", tmp_path)
     for module in ("log/log.py", "zk/lane.py"):
         (tmp_path / "kafkalite" / module).parent.mkdir(parents=True)
         (tmp_path / "kafkalite" / module).touch()
+    return tmp_path / "test_it.py"
+
+
+def test_a_trap_is_read_with_its_test(path: Path) -> None:
+    path.write_text(TESTS)
     assert [(trap.module, trap.test, trap.text) for trap in generated_docs.traps_of(path)] == [
         ("kafkalite/log/log.py", "test_a", "A record is lost."),
         ("kafkalite/zk/lane.py", "test_a", "An answer is early."),
@@ -65,15 +70,8 @@ def test_a_trap_is_read_with_its_test(tmp_path: Path, monkeypatch: pytest.Monkey
         (TESTS.replace("kafkalite/zk/lane.py: ", ""), "a module that exists"),
     ],
 )
-def test_a_trap_without_test_or_module_is_refused(
-    broken: str, complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "test_it.py"
+def test_a_trap_without_test_or_module_is_refused(broken: str, complaint: str, path: Path) -> None:
     path.write_text(broken)
-    monkeypatch.setattr(generated_docs, "ROOT", tmp_path)
-    for module in ("log/log.py", "zk/lane.py"):
-        (tmp_path / "kafkalite" / module).parent.mkdir(parents=True)
-        (tmp_path / "kafkalite" / module).touch()
     with pytest.raises(ValueError, match=complaint):
         list(generated_docs.traps_of(path))
 

@@ -54,8 +54,13 @@ def make_environment(directory: Path, extra: str, *, borrow: bool) -> Path:
 
 
 def run(*command: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
-    """What a command printed; the test fails with it where the command did. The checkout's modules are not seen."""
-    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    """What a command printed; the test fails with it where the command did. The checkout's modules are not seen.
+
+    A pytest among the commands does not take itself for a worker of this run.
+    """
+    inherited = {
+        name: value for name, value in os.environ.items() if name != "PYTHONPATH" and not name.startswith("PYTEST_")
+    }
     done = subprocess.run(
         command,
         cwd=cwd or "/",

@@ -20,7 +20,7 @@ from kafkalite.cluster.model import PartitionAssignment
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
 from kafkalite.common.purgatory import DelayedOperation, Purgatory
-from kafkalite.common.tasks import Future, spawn
+from kafkalite.common.tasks import Future, sleep, spawn
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, random_uuid
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.topics import TopicStore
@@ -134,24 +134,12 @@ class TopicAdmin:
         ]
         if validate_only:
             return outcomes
-        created = [outcome for outcome in outcomes if not outcome.error]
-
-        def lacks_leader(outcome: TopicOutcome) -> bool:
-            states = self._metadata.partitions(outcome.name)
-            return any(index not in states or states[index].leader == NO_LEADER for index in range(outcome.partitions))
-
-        late = await self._wait(created, lacks_leader, timeout_ms)
-        return [_timed_out(outcome) if outcome.name in late else outcome for outcome in outcomes]
+        return await self._wait_for_leaders(outcomes, timeout_ms)
 
     async def delete(self, names: Sequence[str], timeout_ms: int) -> list[TopicOutcome]:
         """Request the deletion of ``names``; returns when the metadata lacks all of them, or with REQUEST_TIMED_OUT."""
         outcomes = [await self._outcome(name, partial(self._delete_one, name), timeout_ms) for name in names]
-        late = await self._wait(
-            [outcome for outcome in outcomes if not outcome.error],
-            lambda outcome: outcome.name in self._metadata.topics,
-            timeout_ms,
-        )
-        return [_timed_out(outcome) if outcome.name in late else outcome for outcome in outcomes]
+        return await self._wait(outcomes, lambda outcome: outcome.name in self._metadata.topics, timeout_ms)
 
     async def create_partitions(
         self, widenings: Sequence[MorePartitions], timeout_ms: int, *, validate_only: bool = False
@@ -163,13 +151,7 @@ class TopicAdmin:
         ]
         if validate_only:
             return outcomes
-
-        def lacks_leader(outcome: TopicOutcome) -> bool:
-            states = self._metadata.partitions(outcome.name)
-            return any(index not in states or states[index].leader == NO_LEADER for index in range(outcome.partitions))
-
-        late = await self._wait([outcome for outcome in outcomes if not outcome.error], lacks_leader, timeout_ms)
-        return [_timed_out(outcome) if outcome.name in late else outcome for outcome in outcomes]
+        return await self._wait_for_leaders(outcomes, timeout_ms)
 
     def auto_create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
         """Begin to create topics that clients asked for; returns the error that the clients are given until then."""
@@ -286,22 +268,29 @@ class TopicAdmin:
             except Exception:
                 log.exception("A request about the topic %s failed", name)
                 return TopicOutcome(name, ErrorCode.UNKNOWN_SERVER_ERROR, _UNEXPECTED)
-            pause: Future[None] = Future()
-            self._clock.call_later(_RETRY_PAUSE, pause.callback, None)
-            await pause
+            await sleep(self._clock, _RETRY_PAUSE)
+
+    async def _wait_for_leaders(self, outcomes: Sequence[TopicOutcome], timeout_ms: int) -> list[TopicOutcome]:
+        """:meth:`_wait` until all partitions have leaders."""
+
+        def lacks_leader(outcome: TopicOutcome) -> bool:
+            states = self._metadata.partitions(outcome.name)
+            return any(index not in states or states[index].leader == NO_LEADER for index in range(outcome.partitions))
+
+        return await self._wait(outcomes, lacks_leader, timeout_ms)
 
     async def _wait(
         self, outcomes: Sequence[TopicOutcome], is_pending: Callable[[TopicOutcome], bool], timeout_ms: int
-    ) -> set[str]:
-        """Wait until none of ``outcomes`` is pending; returns the names of those that still are."""
-        if timeout_ms > 0 and outcomes:
-            wait = _Wait(timeout_ms / 1000, lambda: not any(map(is_pending, outcomes)))
-            self._waiting.try_complete_else_watch(wait, [outcome.name for outcome in outcomes])
+    ) -> list[TopicOutcome]:
+        """Wait until no outcome without an error is pending; those that still are become REQUEST_TIMED_OUT."""
+        waited = [outcome for outcome in outcomes if not outcome.error]
+        if timeout_ms > 0 and waited:
+            wait = _Wait(timeout_ms / 1000, lambda: not any(map(is_pending, waited)))
+            self._waiting.try_complete_else_watch(wait, [outcome.name for outcome in waited])
             await wait.done
-        elif timeout_ms <= 0:
-            # As in Kafka: without time to wait the outcome is not known to be complete.
-            return {outcome.name for outcome in outcomes}
-        return {outcome.name for outcome in outcomes if is_pending(outcome)}
+        # As in Kafka: without time to wait the outcome is not known to be complete.
+        late = {outcome.name for outcome in waited if timeout_ms <= 0 or is_pending(outcome)}
+        return [_timed_out(outcome) if outcome.name in late else outcome for outcome in outcomes]
 
 
 def _new_topic_id(rng: random.Random) -> uuid.UUID:

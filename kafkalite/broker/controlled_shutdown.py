@@ -12,7 +12,7 @@ from kafkalite.cluster.control import ControlledShutdownRequest
 from kafkalite.cluster.metadata import MetadataCache
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import Future
+from kafkalite.common.tasks import sleep
 from kafkalite.controller.channel_manager import BrokerChannel
 
 log = logging.getLogger(__name__)
@@ -25,13 +25,7 @@ second or two."""
 
 async def say_farewell(clock: Clock) -> None:
     """Answer NOT_LEADER_OR_FOLLOWER for a moment, so that clients look up the new leaders."""
-    await _pause(clock, FAREWELL)
-
-
-async def _pause(clock: Clock, seconds: float) -> None:
-    over: Future[None] = Future()
-    clock.call_later(seconds, over.callback, None)
-    await over
+    await sleep(clock, FAREWELL)
 
 
 async def hand_over_leaderships(
@@ -48,7 +42,7 @@ async def hand_over_leaderships(
     """
     for attempt in range(1 + retries):
         if attempt:
-            await _pause(clock, backoff)
+            await sleep(clock, backoff)
         controller = metadata.broker(metadata.controller_id)
         if controller is None:
             log.info("controlled shutdown: no controller is known")

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import StartupError
-from kafkalite.common.tasks import Future
+from kafkalite.common.tasks import sleep
 from kafkalite.zk.zk_client import ConnectionLostError, SessionExpiredError
 
 log = logging.getLogger(__name__)
@@ -54,6 +54,4 @@ class StartSteps:
                         f"{what}: the connection to ZooKeeper was lost and did not come back within "
                         f"{self._timeout:g} s; see whether ZooKeeper is running, then start this broker again"
                     ) from error
-            pause: Future[None] = Future()
-            self._clock.call_later(_PAUSE, pause.callback, None)
-            await pause
+            await sleep(self._clock, _PAUSE)

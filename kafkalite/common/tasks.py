@@ -14,6 +14,8 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from twisted.internet import defer
 from twisted.python.failure import Failure
 
+from kafkalite.common.clock import Clock
+
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
@@ -66,6 +68,13 @@ def spawn(work: Awaitable[Any], what: str, on_error: Callable[[BaseException], o
 
 class Future(defer.Deferred[T]):
     """A Deferred under the name that the other rooms use: created at an edge, awaited in straight-line code."""
+
+
+def sleep(clock: Clock, seconds: float) -> Future[None]:
+    """Fires after ``seconds`` by ``clock``."""
+    over: Future[None] = Future()
+    clock.call_later(seconds, over.callback, None)
+    return over
 
 
 class SharedOutcome(Generic[T]):

@@ -31,7 +31,7 @@ from kafkalite.cluster.metadata import LEADER_DURING_DELETE
 from kafkalite.cluster.model import Broker, LeaderAndIsr
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import Future, spawn
+from kafkalite.common.tasks import sleep, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.controller.events import LeaderAndIsrAnswered, StopReplicaAnswered
 
@@ -158,9 +158,7 @@ class _BrokerQueue:
     async def _pause(self) -> bool:
         """Wait before the next attempt. Returns ``False`` where the queue was closed meanwhile."""
         if not self._closed:
-            over: Future[None] = Future()
-            self._clock.call_later(self._backoff, over.callback, None)
-            await over
+            await sleep(self._clock, self._backoff)
         return not self._closed
 
 

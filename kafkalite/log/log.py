@@ -186,13 +186,7 @@ class Log:
     # -- appending
 
     def append_as_leader(
-        self,
-        records: memoryview,
-        leader_epoch: int,
-        now_ms: int,
-        *,
-        from_client: bool = True,
-        required_acks: int = 1,  # noqa: ARG002
+        self, records: memoryview, leader_epoch: int, now_ms: int, *, from_client: bool = True
     ) -> AppendInfo:
         """Give offsets to what a producer sent, and write it; ``records`` is patched in place where writable.
 

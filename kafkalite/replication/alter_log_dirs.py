@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import Future, spawn
+from kafkalite.common.tasks import sleep, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.log.file_system import LogDirFailure
 from kafkalite.log.log_manager import LogManager
@@ -137,14 +137,9 @@ class AlterLogDirs:
                         del self._moves[tp]
                         self._moves[tp] = None
                     wait = _BACKOFF_S
-                await self._pause(wait)
+                await sleep(self._clock, wait)
         finally:
             self._running = False
-
-    def _pause(self, seconds: float) -> Future[None]:
-        pause: Future[None] = Future()
-        self._clock.call_later(seconds, pause.callback, None)
-        return pause
 
     def _moving(self, tp: TopicPartition) -> Partition | None:
         """The partition, if it still has a log and a copy of it."""

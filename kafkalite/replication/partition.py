@@ -277,7 +277,7 @@ class Partition:
                     f"{self.topic_partition} has {len(self.isr.committed)} in-sync replicas of {self.min_in_sync} "
                     "required",
                 )
-            info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client, required_acks=acks)
+            info = log.append_as_leader(records, self.leader_epoch, now_ms, from_client=from_client)
         except ApiError as error:
             if error.code in _SENT_AGAIN:
                 log.note_refusal(records)

@@ -16,7 +16,7 @@ from kafkalite.cluster.control import ControlResponse, LeaderAndIsrRequest
 from kafkalite.cluster.model import LeaderAndIsr
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import Future, gather
+from kafkalite.common.tasks import gather, sleep
 from kafkalite.common.types import NO_LEADER, ZERO_UUID, TopicPartition
 from kafkalite.log.file_system import LogDirFailure
 from kafkalite.log.log_config import LogConfig
@@ -89,7 +89,7 @@ class RoleApplier:
                 complete(changes)
                 changes = []
                 self._fetchers.start_added()
-                await self._breathe()
+                await sleep(self._clock, 0)
             # Check again, because an ISR change, a failed directory or the end of the session may have made the state
             # old while configurations were read or logs deleted.
             if not self._is_wanted(state, outcomes, from_controller):
@@ -134,11 +134,6 @@ class RoleApplier:
 
         await gather(read(topic) for topic in topics)
         return found, unread
-
-    def _breathe(self) -> Future[None]:
-        breath: Future[None] = Future()
-        self._clock.call_later(0, breath.callback, None)
-        return breath
 
     def _needs_log(self, state: LeaderAndIsr) -> bool:
         partition = self._replicas.partitions.get(state.topic_partition)

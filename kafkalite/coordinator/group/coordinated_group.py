@@ -14,7 +14,7 @@ from typing import Any
 
 from kafkalite.common.clock import Clock, Timer
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import Future, Lane
+from kafkalite.common.tasks import Future, Lane, sleep
 from kafkalite.coordinator.group.group_metadata import GroupMetadata
 from kafkalite.coordinator.group.states import GroupState
 from kafkalite.coordinator.group.values import (
@@ -169,7 +169,7 @@ class CoordinatedGroup:
                 return
             except ConnectionLostError:
                 # Retry while the requests wait; if another coordinator has taken over, the retry finds the claim lost.
-                await self._pause()
+                await sleep(self._clock, _RETRY)
             except ZkError as failure:
                 log.error("group %s: generation %d: %s", self.core.name, store.generation.number, failure)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -191,8 +191,3 @@ class CoordinatedGroup:
             await self._store.replace(self.claim, name, store.generation, before, new)
         else:
             await self._store.save(self.claim, name, store.generation, store.members)
-
-    async def _pause(self) -> None:
-        over: Future[None] = Future()
-        self._clock.call_later(_RETRY, over.callback, None)
-        await over

@@ -15,7 +15,7 @@ from typing import Final
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ApiError, ErrorCode
-from kafkalite.common.tasks import Future, gather, spawn
+from kafkalite.common.tasks import gather, sleep, spawn
 from kafkalite.common.types import TopicPartition
 from kafkalite.coordinator.transaction import transitions
 from kafkalite.coordinator.transaction.marker_channel_manager import TransactionMarkerChannelManager
@@ -109,12 +109,12 @@ class TransactionCompletion:
                     self._state_manager.drop(partition)
                 except (ApiError, ZkError) as error:
                     log.info("%s: not ended yet: %s", entry.metadata.transactional_id, error)
-                    await self._sleep(backoff)
+                    await sleep(self._clock, backoff)
                     backoff = min(LAST_BACKOFF, backoff * 2)
                 except Exception:
                     # A durable decision must be completed, so unexpected errors are retried, too.
                     log.exception("%s: not ended yet", entry.metadata.transactional_id)
-                    await self._sleep(AFTER_FAILURE)
+                    await sleep(self._clock, AFTER_FAILURE)
         finally:
             entry.is_ending = False
 
@@ -148,7 +148,7 @@ class TransactionCompletion:
         while progress.untold and partition.alive:
             progress.untold -= await self._attempt(partition, entry, progress.untold)
             if progress.untold and partition.alive:
-                await self._sleep(backoff)
+                await sleep(self._clock, backoff)
                 backoff = min(LAST_BACKOFF, backoff * 2)
 
     async def _attempt(
@@ -187,8 +187,3 @@ class TransactionCompletion:
         topics = sorted({tp.topic for tp in unknown})
         exist = dict(zip(topics, await gather(map(self._state_manager.store.topic_exists, topics)), strict=True))
         return {tp for tp in unknown if not exist[tp.topic]}
-
-    def _sleep(self, seconds: float) -> Future[None]:
-        done: Future[None] = Future()
-        self._clock.call_later(seconds, done.callback, None)
-        return done

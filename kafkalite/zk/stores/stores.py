@@ -10,7 +10,7 @@ import random
 from dataclasses import dataclass
 
 from kafkalite.common.clock import Clock
-from kafkalite.common.tasks import Future, spawn
+from kafkalite.common.tasks import sleep, spawn
 from kafkalite.zk.stores.admin import AdminStore
 from kafkalite.zk.stores.brokers import BrokerStore
 from kafkalite.zk.stores.claims import ClaimStore
@@ -82,6 +82,4 @@ class Stores:
                 return
             except (ConnectionLostError, SessionExpiredError) as error:
                 log.info("notifying of log directories is tried again: %s", error)
-            pause: Future[None] = Future()
-            clock.call_later(_RETRY, pause.callback, None)
-            await pause
+            await sleep(clock, _RETRY)

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from kafkalite.common.clock import Clock
 from kafkalite.common.errors import ErrorCode
-from kafkalite.common.tasks import Future
+from kafkalite.common.tasks import Future, sleep
 from kafkalite.common.types import Part
 from kafkalite.testing.history.events import Event
 
@@ -57,9 +57,7 @@ class ClientHost:
 
     async def sleep(self, seconds: float) -> None:
         """Return ``seconds`` later."""
-        future: Future[None] = Future()
-        self.clock.call_later(seconds, future.callback, None)
-        await future
+        await sleep(self.clock, seconds)
 
     def unexpected(self, who: str, what: str, code: int) -> None:
         """Report an answer that no broker may give here."""
